@@ -1,0 +1,52 @@
+# Each verb is one or two lines here; the work is done by the scripts of tools/ and lab/.
+SHELL := /bin/bash
+NODE ?= spark1
+PROMPT ?= Four small machines
+LAB_API ?= http://10.77.0.11:8000
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv collections docs lint unit lab-up lab-down lab-ssh demo test test-full clean
+
+help:  ## list these verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: .venv/complete  ## make .venv with everything that pyproject.toml lists
+
+.venv/complete: pyproject.toml tools/venv
+	tools/venv .venv
+	touch $@
+
+collections: venv  ## put the collections of requirements.yml under collections/
+	tools/collections
+
+docs: venv  ## write the README of each role from its argument specs
+	tools/role_docs
+
+lint: collections  ## run every static check
+	tools/lint
+
+unit: collections  ## run the unit tests: seconds, no lab
+	pytest
+
+lab-up: collections  ## build and start the four lab nodes
+	lab/prepare && lab/build
+	lab/run ansible-playbook lab/create.yml
+
+lab-down: collections  ## stop and remove the lab nodes; what was built stays cached
+	lab/run ansible-playbook lab/destroy.yml
+
+lab-ssh:  ## open a shell on a lab node: make lab-ssh NODE=spark2
+	lab/run ssh -F lab/.state/ssh_config $(NODE)
+
+demo: lab-up  ## provision the lab as a user would and ask the model something
+	lab/run ansible-playbook site.yml -i inventory/lab
+	lab/run python3 tools/ask --url $(LAB_API) "$(PROMPT)"
+
+test: lint unit  ## all that continuous integration runs, under 30 minutes
+	lab/prepare && lab/build
+	lab/run molecule test -s headless && lab/run molecule test -s spark4
+
+clean:  ## remove .venv and the downloaded collections; the lab's cache stays
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible
+	git clean -fdXq collections
