@@ -1,0 +1,337 @@
+"""The rules of an inventory, checked as plain data before any host is contacted.
+
+It runs on the controller only and reads nothing. Variables that belong to a role are checked against the role's
+meta/argument_specs.yml, because Ansible does not look for misspelt names there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from .address_plan import AddressPlan, AddressPlanError, make_plan, parse_rails
+from .mistakes import ALL_NODES, Mistake
+from .option_values import Finding, Spec, did_you_mean, is_int, option_findings, shown
+
+GROUP = "sparks"
+PROJECT = "sparkwright"
+RANK = "sparkwright_rank"
+PROFILE = "sparkwright_profile"
+
+# Two Sparks make a cluster; the largest known weights (465 GB) need eight.
+NODE_LIMITS = (2, 8)
+
+# What the address plan cannot do without, whatever else the specification of the role says about it.
+PLAN_INPUTS: Mapping[str, Spec] = {
+    "fabric_rails": {"type": "list", "required": True},
+    "fabric_mtu": {"type": "int", "required": True},
+    "fabric_host_offset": {"type": "int", "required": True},
+}
+
+# The cluster is one machine: these describe the whole of it, so each node must say the same.
+SAME_ON_ALL = (PROFILE, *PLAN_INPUTS)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """Stands in for a variable whose template cannot be evaluated."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All that the rules look at, as plain data.
+
+    Attributes:
+        hostvars: {host: {name: value}}; a value may be Unreadable.
+        groups: {group: hosts}.
+        play_hosts: The hosts of the play, which a limit makes fewer than the group.
+        role_specs: {role: {option: spec}} as in meta/argument_specs.yml.
+        profile: The content of the first node's profile; None when it could not be read.
+        profile_names: The profiles that exist.
+    """
+
+    hostvars: Mapping[str, Mapping[str, object]]
+    groups: Mapping[str, Sequence[str]]
+    play_hosts: Sequence[str]
+    role_specs: Mapping[str, Mapping[str, Spec]]
+    profile: Mapping[str, object] | None
+    profile_names: Sequence[str]
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """The hosts of the group sparks, in the order of the inventory."""
+        return self.groups.get(GROUP, ())
+
+    @property
+    def options(self) -> dict[str, Spec]:
+        """The options of all roles by name."""
+        return {name: spec for options in self.role_specs.values() for name, spec in options.items()}
+
+    def value(self, host: str, name: str) -> object:
+        """What a role will see: the variable of the host, or else the default of its specification."""
+        value = self.hostvars[host].get(name)
+        return self.options.get(name, {}).get("default") if value is None else value
+
+
+def owned_prefixes(roles: Sequence[str]) -> tuple[str, ...]:
+    """How the names of this project's variables begin."""
+    return tuple(f"{owner}_" for owner in (PROJECT, *roles))
+
+
+def find_mistakes(inventory: Inventory) -> list[Mistake]:
+    """Every mistake in the inventory; what is equally wrong on all nodes is one mistake of "all nodes"."""
+    if not inventory.nodes:
+        return [_no_group(inventory)]
+    mistakes = [mistake for rule in RULES for mistake in rule(inventory)]
+    return list(_merge_hosts(mistakes, inventory.nodes))
+
+
+def plan_of(inventory: Inventory) -> AddressPlan:
+    """The address plan of an inventory whose ranks and PLAN_INPUTS have the right types. Raises AddressPlanError."""
+    head = inventory.nodes[0]
+    return make_plan(
+        parse_rails(inventory.value(head, "fabric_rails")),
+        _as_int(inventory.value(head, "fabric_mtu")),
+        _as_int(inventory.value(head, "fabric_host_offset")),
+        {host: _as_int(inventory.value(host, RANK)) for host in inventory.nodes},
+        {host: _management(inventory, host) for host in inventory.nodes},
+    )
+
+
+def _merge_hosts(mistakes: Sequence[Mistake], nodes: Sequence[str]) -> Iterator[Mistake]:
+    """Two rules may find the same mistake: it is kept once a host."""
+    hosts_of: dict[Finding, list[str]] = {}
+    for mistake in mistakes:
+        hosts_of.setdefault((mistake.what, mistake.remedy), []).append(mistake.host)
+    for (what, remedy), hosts in hosts_of.items():
+        on_all = len(nodes) > 1 and set(hosts) >= set(nodes)
+        for host in [ALL_NODES] if on_all else dict.fromkeys(hosts):
+            yield Mistake(host, what, remedy)
+
+
+def _as_int(value: object) -> int:
+    """An int that an earlier rule has found to be one."""
+    assert isinstance(value, int)
+    return value
+
+
+def _nodes(number: int) -> str:
+    return "1 node" if number == 1 else f"{number} nodes"
+
+
+# --- who takes part -------------------------------------------------------------------------------------------------
+
+
+def _no_group(inventory: Inventory) -> Mistake:
+    state = "is empty" if GROUP in inventory.groups else "does not exist"
+    others = [name for name in inventory.groups if name != GROUP]
+    return Mistake(ALL_NODES, f"the group {GROUP} {state}{did_you_mean(GROUP, others)}", f"list the nodes in {GROUP}")
+
+
+def _check_node_count(inventory: Inventory) -> Iterator[Mistake]:
+    low, high = NODE_LIMITS
+    count = len(inventory.nodes)
+    if not low <= count <= high:
+        what = f"the group {GROUP} has {_nodes(count)}; limit: {low} to {high}"
+        yield Mistake(ALL_NODES, what, f"list {low} to {high} nodes in {GROUP}")
+
+
+def _check_whole_cluster(inventory: Inventory) -> Iterator[Mistake]:
+    absent = [host for host in inventory.nodes if host not in inventory.play_hosts]
+    if absent:
+        what = f"the run leaves out {', '.join(absent)}; limit: all {_nodes(len(inventory.nodes))} at once"
+        yield Mistake(ALL_NODES, what, "run it without --limit")
+
+
+def _check_management_addresses(inventory: Inventory) -> Iterator[Mistake]:
+    owners: dict[str, str] = {}
+    for host in inventory.nodes:
+        address = _management(inventory, host)
+        owner = owners.setdefault(address.casefold(), host)
+        if owner != host:
+            yield Mistake(host, f"has the ansible_host {address} of {owner}", "give each node its own address")
+
+
+def _management(inventory: Inventory, host: str) -> str:
+    """The address by which Ansible reaches a host, which is its name unless the inventory says otherwise."""
+    address = inventory.hostvars[host].get("ansible_host")
+    return address if isinstance(address, str) else host
+
+
+# --- ranks ----------------------------------------------------------------------------------------------------------
+
+
+def _check_ranks(inventory: Inventory) -> Iterator[Mistake]:
+    values = {host: inventory.value(host, RANK) for host in inventory.nodes}
+    wrong = [mistake for host, value in values.items() for mistake in _rank_mistakes(host, value)]
+    yield from wrong
+    if not wrong and all(is_int(value) for value in values.values()):
+        yield from _rank_set_mistakes({host: _as_int(value) for host, value in values.items()})
+
+
+def _rank_mistakes(host: str, value: object) -> Iterator[Mistake]:
+    if value is None:
+        yield Mistake(host, f"{RANK} is not set", "give each node its own rank: 0 for the head, then 1, 2, 3")
+        return
+    yield from _option_mistakes(host, RANK, value, {"type": "int"})
+    if is_int(value) and _as_int(value) < 0:
+        yield Mistake(host, f"{RANK} is {value}; limit: 0 or more", "count the ranks from 0, the head")
+
+
+def _rank_set_mistakes(ranks: Mapping[str, int]) -> Iterator[Mistake]:
+    repeated = list(_repeated_ranks(ranks))
+    yield from repeated
+    if 0 not in ranks.values():
+        yield Mistake(ALL_NODES, f"no node has {RANK} 0: the head is missing", f"give the head {RANK}: 0")
+    elif not repeated:
+        yield from _rank_gaps(ranks)
+
+
+def _repeated_ranks(ranks: Mapping[str, int]) -> Iterator[Mistake]:
+    owners: dict[int, str] = {}
+    for host, rank in ranks.items():
+        owner = owners.setdefault(rank, host)
+        if owner != host:
+            yield Mistake(host, f"{RANK} {rank} is also the rank of {owner}", "give each node its own rank")
+
+
+def _rank_gaps(ranks: Mapping[str, int]) -> Iterator[Mistake]:
+    """Ranks are unique here, so there are as many beyond the last one as there are free ones below it."""
+    count = len(ranks)
+    free = sorted(set(range(count)) - set(ranks.values()))
+    beyond = sorted((rank, host) for host, rank in ranks.items() if rank >= count)
+    for vacant, (rank, host) in zip(free, beyond, strict=True):
+        what = f"{RANK} is {rank} and nobody has {vacant}; limit: 0 to {count - 1} for {_nodes(count)}"
+        yield Mistake(host, what, f"write {RANK}: {vacant}")
+
+
+# --- variables ------------------------------------------------------------------------------------------------------
+
+
+def _check_unreadable(inventory: Inventory) -> Iterator[Mistake]:
+    for host in inventory.nodes:
+        for name, value in sorted(inventory.hostvars[host].items()):
+            if isinstance(value, Unreadable):
+                yield Mistake(host, f"{name} cannot be evaluated: {value.reason}", "define what it refers to")
+
+
+def _check_known_names(inventory: Inventory) -> Iterator[Mistake]:
+    prefixes = owned_prefixes(list(inventory.role_specs))
+    known = sorted({*inventory.options, *SAME_ON_ALL, RANK})
+    for host in inventory.nodes:
+        for name in sorted(inventory.hostvars[host]):
+            if name.startswith(prefixes) and name not in known:
+                what = f"{name} is no variable of any role{did_you_mean(name, known)}"
+                yield Mistake(host, what, "correct or remove it")
+
+
+def _check_types(inventory: Inventory) -> Iterator[Mistake]:
+    """Rank and profile have rules of their own."""
+    for host in inventory.nodes:
+        for name, spec in inventory.options.items():
+            if name not in (RANK, PROFILE):
+                yield from _option_mistakes(host, name, inventory.hostvars[host].get(name), spec)
+
+
+def _option_mistakes(host: str, name: str, value: object, spec: Spec) -> Iterator[Mistake]:
+    if not isinstance(value, Unreadable):
+        yield from (Mistake(host, what, remedy) for what, remedy in option_findings(name, value, spec))
+
+
+def _check_equality(inventory: Inventory) -> Iterator[Mistake]:
+    for name in SAME_ON_ALL:
+        values = {host: inventory.value(host, name) for host in inventory.nodes}
+        hosts_of: dict[str, list[str]] = {}
+        for host, value in values.items():
+            hosts_of.setdefault(json.dumps(value, default=str, sort_keys=True), []).append(host)
+        if len(hosts_of) > 1 and not any(isinstance(value, Unreadable) for value in values.values()):
+            sides = [f"{shown(values[hosts[0]])} on {' and '.join(hosts)}" for hosts in hosts_of.values()]
+            yield Mistake(ALL_NODES, f"{name} differs: {', '.join(sides)}", f"set it once, for the group {GROUP}")
+
+
+# --- the fabric -----------------------------------------------------------------------------------------------------
+
+
+def _check_addresses(inventory: Inventory) -> Iterator[Mistake]:
+    """The plan is made only from sound inputs; of others, their own lines say what is wrong."""
+    wrong = list(_plan_input_mistakes(inventory))
+    yield from wrong
+    if wrong or any(_check_ranks(inventory)) or _has_unreadable(inventory, (RANK, *PLAN_INPUTS)):
+        return
+    try:
+        plan_of(inventory)
+    except AddressPlanError as error:
+        yield from error.mistakes
+
+
+def _plan_input_mistakes(inventory: Inventory) -> Iterator[Mistake]:
+    for host in inventory.nodes:
+        for name, least in PLAN_INPUTS.items():
+            spec = {**inventory.options.get(name, {}), **least}
+            yield from _option_mistakes(host, name, inventory.value(host, name), spec)
+
+
+def _has_unreadable(inventory: Inventory, names: Sequence[str]) -> bool:
+    return any(isinstance(inventory.value(host, name), Unreadable) for host in inventory.nodes for name in names)
+
+
+# --- the profile ----------------------------------------------------------------------------------------------------
+
+
+def _check_profile(inventory: Inventory) -> Iterator[Mistake]:
+    existing = ", ".join(sorted(inventory.profile_names)) or "none yet, write one in profiles/"
+    for host in inventory.nodes:
+        what = _profile_name_problem(inventory.value(host, PROFILE), inventory.profile_names)
+        if what:
+            yield Mistake(host, what, f"choose one that exists: {existing}")
+    if inventory.profile is not None:
+        yield from _shape_mistakes(inventory, inventory.profile.get("parallel"))
+
+
+def _profile_name_problem(name: object, existing: Sequence[str]) -> str:
+    if name is None:
+        return f"{PROFILE} is not set"
+    if isinstance(name, Unreadable) or name in existing:
+        return ""
+    return f"{PROFILE} {shown(name)} does not exist{did_you_mean(str(name), existing)}"
+
+
+def _shape_mistakes(inventory: Inventory, parallel: object) -> Iterator[Mistake]:
+    """Whether the shape of the profile fits the nodes; one node has one GPU."""
+    label = f"the profile {inventory.value(inventory.nodes[0], PROFILE)}"
+    given = parallel if isinstance(parallel, Mapping) else {}
+    shape = {"tp": given.get("tp"), "pp": given.get("pp", 1), "dcp": given.get("dcp", 1)}
+    wrong = {key: value for key, value in shape.items() if not is_int(value) or _as_int(value) < 1}
+    for key, value in wrong.items():
+        yield Mistake(ALL_NODES, f"{label} has parallel.{key} {shown(value)}", "write a whole number from 1 up")
+    if not wrong:
+        findings = _shape_findings(len(inventory.nodes), *map(_as_int, shape.values()))
+        yield from (Mistake(ALL_NODES, f"{label} {what}", remedy) for what, remedy in findings)
+
+
+def _shape_findings(count: int, tp: int, pp: int, dcp: int) -> Iterator[Finding]:
+    world = tp * pp
+    if world != count:
+        what = f"needs {_nodes(world)} (tp {tp} x pp {pp}, one GPU a node) and the group {GROUP} has {count}"
+        yield what, f"choose a profile for {_nodes(count)} or list {_nodes(world)}"
+    if tp & (tp - 1):
+        yield f"has tp {tp}; limit: a power of two", "write tp 1, 2, 4 or 8 and reach the rest with pp"
+    if tp % dcp:
+        yield f"has dcp {dcp}, which does not divide tp {tp}", f"write a dcp that divides {tp}"
+
+
+RULES: tuple[Callable[[Inventory], Iterator[Mistake]], ...] = (
+    _check_node_count,
+    _check_whole_cluster,
+    _check_management_addresses,
+    _check_ranks,
+    _check_unreadable,
+    _check_known_names,
+    _check_types,
+    _check_equality,
+    _check_addresses,
+    _check_profile,
+)
