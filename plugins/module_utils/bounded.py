@@ -1,0 +1,48 @@
+"""Run something that may never come back, such as a stat on a dead NFS mount, within a bounded time."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class TimedOut(Exception):
+    """The work did not end in time; its process may hang for as long as the mount does."""
+
+
+def bounded(work: Callable[[], T], seconds: float) -> T:
+    """The result of `work`, run in a child process that is left behind when it is late.
+
+    A thread would not do: a process with one thread stuck in the kernel cannot exit. Raises TimedOut, and RuntimeError
+    with the text of whatever `work` raised.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _answer(work, writer)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        if not select.select([pipe], [], [], seconds)[0]:
+            raise TimedOut(f"no answer within {seconds} s")
+        answer = pipe.read()
+    os.waitpid(child, 0)
+    good, value = pickle.loads(answer)
+    if not good:
+        raise RuntimeError(value)
+    result: T = value
+    return result
+
+
+def _answer(work: Callable[[], object], writer: int) -> None:
+    try:
+        answer = pickle.dumps((True, work()))
+    except Exception as error:
+        answer = pickle.dumps((False, f"{type(error).__name__}: {error}"))
+    with os.fdopen(writer, "wb") as pipe:
+        pipe.write(answer)
+    os._exit(0)

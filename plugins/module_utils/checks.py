@@ -1,0 +1,144 @@
+"""Checks: the record that every check returns, the catalogue of all of them, and the verdict over their results.
+
+A check is a pure function from the facts and intents of all nodes to records, one or more for each node. The stages say
+when it is a gate: a verb passes a stage only when no check of that stage refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from .facts import NodeFacts
+from .intent import Intent
+
+
+class Status(StrEnum):
+    """What a check found: `unknown` is a fact that could not be read, and is no pass."""
+
+    OK = "ok"
+    WARN = "warn"
+    REFUSE = "refuse"
+    UNKNOWN = "unknown"
+
+
+class Stage(StrEnum):
+    """When a check is a gate, in the order of `site.yml`."""
+
+    # Before anything is changed.
+    PREFLIGHT = "preflight"
+    # After the rails were configured.
+    FABRIC = "fabric"
+    WEIGHTS = "weights"
+    IMAGE = "image"
+    # Right before the engine starts; the node itself asks these again in its unit.
+    LAUNCH = "launch"
+    # While the engine serves.
+    SERVING = "serving"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One result. `fact` has the number that was found, `limit` the one that it was held against.
+
+    `subject` tells apart the results of one check on one host, such as its rails.
+    """
+
+    id: str
+    host: str
+    status: Status
+    fact: str
+    limit: str = ""
+    remedy: str = ""
+    subject: str = ""
+
+    @property
+    def name(self) -> str:
+        """The check's id with its subject."""
+        return f"{self.id} {self.subject}".strip()
+
+    def __str__(self) -> str:
+        """The result as one line of plain English."""
+        parts = [f"{self.host}: {self.fact}"]
+        if self.limit:
+            parts.append(f"limit: {self.limit}")
+        if self.remedy:
+            parts.append(f"remedy: {self.remedy}")
+        return " ".join("; ".join(parts).split())
+
+    def as_data(self) -> dict[str, str]:
+        """Plain data for JSON, with the one-line message."""
+        return {**{key: str(value) for key, value in asdict(self).items()}, "message": str(self)}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What is known about all nodes: facts as read, intents as planned, both by host."""
+
+    facts: Mapping[str, NodeFacts]
+    intents: Mapping[str, Intent]
+    # The hash of the configuration that each node should run, where it can be known.
+    config_hashes: Mapping[str, str]
+
+    def having(self, section: str) -> Iterator[tuple[str, Any, Intent]]:
+        """The nodes whose facts have that section: host, the section, the intent."""
+        for host, intent in self.intents.items():
+            facts: Mapping[str, Any] = self.facts.get(host, {})
+            if section in facts:
+                yield host, facts[section], intent
+
+
+Function = Callable[[Cluster], Iterator[Check]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One line of the catalogue."""
+
+    id: str
+    what: str
+    stages: frozenset[Stage]
+    run: Function
+
+
+CATALOGUE: dict[str, Rule] = {}
+
+
+def rule(id_: str, what: str, *stages: Stage) -> Callable[[Function], Function]:
+    """Enter a check function into the catalogue under a stable id; `what` is its line in the documentation."""
+
+    def enter(run: Function) -> Function:
+        if id_ in CATALOGUE:
+            raise ValueError(f"the check {id_} is already there")
+        CATALOGUE[id_] = Rule(id_, what, frozenset(stages), run)
+        return run
+
+    return enter
+
+
+def run_checks(cluster: Cluster, stage: Stage | None = None) -> list[Check]:
+    """Run the checks of a stage, or all of them, in the order of the catalogue."""
+    rules = [entry for entry in CATALOGUE.values() if stage is None or stage in entry.stages]
+    return [check for entry in rules for check in entry.run(cluster)]
+
+
+def refusals(checks: Iterable[Check]) -> list[Check]:
+    """The checks that stop a verb: refusals, and facts that could not be read."""
+    return [check for check in checks if check.status in (Status.REFUSE, Status.UNKNOWN)]
+
+
+def table(checks: Iterable[Check], hosts: Iterable[str]) -> str:
+    """The results as a table, a line a check and a column a node, with the lines that are not ok below it."""
+    results = list(checks)
+    columns = list(hosts)
+    rows = [["check", *columns]]
+    for name in dict.fromkeys(check.name for check in results):
+        found = {check.host: check.status for check in results if check.name == name}
+        rows.append([name, *(str(found.get(host, "-")) for host in columns)])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(columns) + 1)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines.insert(1, "-" * len(lines[0]))
+    notes = [f"{check.status}: [{check.name}] {check}" for check in results if check.status is not Status.OK]
+    return "\n".join(lines + notes)

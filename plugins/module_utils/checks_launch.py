@@ -1,0 +1,163 @@
+"""Checks of what is launched: the weights, the image, the ports, and the engine that runs already."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from .checks import Check, Cluster, Stage, Status, rule
+from .facts import Runtime, Serving, own_container
+from .names import ENGINE_CONTAINER, LABEL_CONFIG
+from .safetensors_index import INDEX_NAME, damaged, fingerprint, missing, total_bytes
+
+WILDCARDS = ("0.0.0.0", "::")
+
+
+@rule("weights.complete", "The index can be read and every shard it names is whole.", Stage.WEIGHTS, Stage.LAUNCH)
+def weights_complete(cluster: Cluster) -> Iterator[Check]:
+    """A shard that is missing or short is found by its header before the load, not ten minutes into it."""
+    for host, weights, _ in cluster.having("weights"):
+        count, path = len(weights["tensors"]), weights["path"]
+        remedy = f"copy the checkpoint to {path} again"
+        limit = f"all {count} shards of {INDEX_NAME}, whole"
+        if weights["error"]:
+            yield Check(
+                "weights.complete", host, Status.REFUSE, f"{path}: {weights['error']}", "a readable index", remedy
+            )
+            continue
+        faults = [*_named("missing", missing(weights)), *_named("damaged", damaged(weights))]
+        fact = "; ".join(faults) or f"{count} shards with {total_bytes(weights)} bytes"
+        yield Check(
+            "weights.complete",
+            host,
+            Status.REFUSE if faults else Status.OK,
+            f"{path}: {fact}",
+            limit,
+            remedy,
+        )
+
+
+@rule("weights.equal", "All nodes have the same checkpoint.", Stage.WEIGHTS)
+def weights_equal(cluster: Cluster) -> Iterator[Check]:
+    """Ranks that load different checkpoints answer nonsense without an error."""
+    prints = {host: fingerprint(weights) for host, weights, _ in cluster.having("weights") if not weights["error"]}
+    yield from _all_equal("weights.equal", prints, "the fingerprint of its checkpoint is", "copy the checkpoint again")
+
+
+@rule("image.present", "The engine image is on the node, and is the pinned one.", Stage.IMAGE, Stage.LAUNCH)
+def image_present(cluster: Cluster) -> Iterator[Check]:
+    """`docker load` may drop a tag, and a tag may name anything: the image ID decides."""
+    for host, runtime, intent in cluster.having("runtime"):
+        found = runtime["images"].get(intent.image)
+        good = found is not None and intent.image_id in ("", found)
+        yield Check(
+            "image.present",
+            host,
+            Status.OK if good else Status.REFUSE,
+            f"{intent.image} is {short(found) if found else 'absent'}",
+            f"image ID {short(intent.image_id)}" if intent.image_id else "the image",
+            "run site.yml, which distributes the image",
+        )
+
+
+@rule("image.equal", "All nodes have the same image ID.", Stage.IMAGE)
+def image_equal(cluster: Cluster) -> Iterator[Check]:
+    """One node with another build of the image fails in the middle of the rendezvous."""
+    ids = {host: runtime["images"].get(intent.image) for host, runtime, intent in cluster.having("runtime")}
+    there = {host: short(image) for host, image in ids.items() if image}
+    yield from _all_equal("image.equal", there, "its engine image is", "remove the image there and run site.yml")
+
+
+@rule("serving.port", "The ports of the API and of the rendezvous are free.", Stage.PREFLIGHT, Stage.LAUNCH)
+def port_free(cluster: Cluster) -> Iterator[Check]:
+    """A port that somebody else holds fails the launch after the load."""
+    for host, serving, intent in cluster.having("serving"):
+        if not intent.is_head or _runs(cluster, host):
+            continue
+        wanted = [("API", intent.api_host, intent.api_port), ("rendezvous", intent.head_address, intent.master_port)]
+        for name, listen, number in wanted:
+            takers = _takers(serving, listen, number)
+            yield Check(
+                "serving.port",
+                host,
+                Status.REFUSE if takers else Status.OK,
+                f"port {number} is held by {', '.join(takers) or 'nobody'}",
+                f"free on {listen}",
+                f"end {takers[0]}, or choose another port in the profile" if takers else "",
+                subject=name,
+            )
+
+
+@rule("serving.configuration", "A serving cluster runs the configuration of the inventory.", Stage.PREFLIGHT)
+def configuration(cluster: Cluster) -> Iterator[Check]:
+    """A changed profile never restarts a serving cluster by itself."""
+    for host, runtime, _ in cluster.having("runtime"):
+        container = own_container(runtime, ENGINE_CONTAINER)
+        if container is None or container["state"] != "running":
+            continue
+        runs = container["labels"].get(LABEL_CONFIG, "none")
+        wanted = cluster.config_hashes.get(host, "none")
+        yield Check(
+            "serving.configuration",
+            host,
+            Status.OK if runs == wanted else Status.REFUSE,
+            f"the engine runs configuration {runs}",
+            f"{wanted}, which the inventory asks for",
+            "undo the change, or run playbooks/stop.yml and then site.yml",
+        )
+
+
+@rule("serving.rank", "Every rank runs.", Stage.SERVING)
+def rank_runs(cluster: Cluster) -> Iterator[Check]:
+    """One rank less and the others wait for ever."""
+    for host, serving, intent in cluster.having("serving"):
+        good = serving["unit"] == "active" and _runs(cluster, host)
+        yield Check(
+            "serving.rank",
+            host,
+            Status.OK if good else Status.REFUSE,
+            f"the unit of rank {intent.rank} is {serving['unit']}, its container {_state(cluster, host)}",
+            "active and running",
+            "look at `journalctl -u sparkwright-engine`, then run playbooks/start.yml",
+        )
+
+
+def short(image_id: str) -> str:
+    """An image ID as Docker shows it to people."""
+    return image_id.removeprefix("sha256:")[:12]
+
+
+def _all_equal(id_: str, values: dict[str, str], fact: str, remedy: str) -> Iterator[Check]:
+    if not values:
+        return
+    usual, _ = Counter(values.values()).most_common(1)[0]
+    for host, value in values.items():
+        status = Status.OK if value == usual else Status.REFUSE
+        yield Check(id_, host, status, f"{fact} {value}", f"{usual}, as on the others", remedy)
+
+
+def _named(what: str, names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return [f"{what}: {', '.join(names[:3])}{more}"]
+
+
+def _takers(serving: Serving, listen: str, number: int) -> list[str]:
+    """Who listens on that port in a way that keeps us from it."""
+    rows = [row for row in serving["listeners"] if row["port"] == number]
+    return sorted({r["process"] or "an unknown process" for r in rows if _collide(r["address"], listen)})
+
+
+def _collide(held: str, wanted: str) -> bool:
+    return held == wanted or held in WILDCARDS or wanted in WILDCARDS
+
+
+def _state(cluster: Cluster, host: str) -> str:
+    runtime: Runtime | None = cluster.facts[host].get("runtime")
+    container = own_container(runtime, ENGINE_CONTAINER) if runtime else None
+    return container["state"] if container else "absent"
+
+
+def _runs(cluster: Cluster, host: str) -> bool:
+    return _state(cluster, host) == "running"

@@ -1,0 +1,48 @@
+"""/etc/docker/daemon.json: our keys are added, the user's are kept, and a contradiction is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .names import DAEMON_FILE
+
+
+class DaemonConfigError(ValueError):
+    """The file cannot be merged; the text is one plain line without the host."""
+
+
+def parse(text: str | None) -> dict[str, Any]:
+    """The file as data; no file is an empty one. Raises DaemonConfigError when Docker could not read it either."""
+    if not text or not text.strip():
+        return {}
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise DaemonConfigError(f"{DAEMON_FILE} is not JSON ({error})") from None
+    if not isinstance(data, dict):
+        raise DaemonConfigError(f"{DAEMON_FILE} is not an object")
+    return data
+
+
+def merge(current: Mapping[str, Any], wanted: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """`current` with the keys of `wanted` that it lacks, at every depth.
+
+    Raises DaemonConfigError on a contradiction.
+    """
+    merged = dict(current)
+    for key, value in wanted.items():
+        name = f"{path}{key}"
+        if key not in merged:
+            merged[key] = value
+        elif isinstance(merged[key], Mapping) and isinstance(value, Mapping):
+            merged[key] = merge(merged[key], value, f"{name}.")
+        elif merged[key] != value:
+            raise DaemonConfigError(f"{DAEMON_FILE} has {name}={merged[key]!r}, wanted is {value!r}")
+    return merged
+
+
+def dump(data: Mapping[str, Any]) -> str:
+    """The file's text, in a stable order that keeps the user's own."""
+    return json.dumps(data, indent=4) + "\n"

@@ -1,0 +1,174 @@
+"""The shape of what `node_facts` returns, and the small questions that several checks ask of it.
+
+Facts travel as plain JSON between node and controller. The types below name its keys and units; a key that was not
+asked for is absent, and `None` means that the node has no such thing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from .gids import Gid
+
+
+class GidRow(TypedDict):
+    """One row of a GID table, see `gids.Gid`."""
+
+    index: int
+    gid: str
+    type: str
+    netdev: str
+
+
+class RdmaPort(TypedDict):
+    """Port 1 of a RDMA device; `state` is the kernel's word without its number, such as ACTIVE or DOWN."""
+
+    state: str
+    phys_state: str
+    rate: str
+    link_layer: str
+    gids: list[GidRow]
+
+
+class RdmaDevice(TypedDict):
+    """A RDMA device and the network device on the same function (None when the kernel names none)."""
+
+    netdev: str | None
+    port: RdmaPort
+
+
+class Netdev(TypedDict):
+    """A network device; `mtu` in bytes, `speed` in Mb/s (None without a link), `addresses` as CIDR, IPv4 only."""
+
+    mtu: int
+    speed: int | None
+    operstate: str
+    mac: str
+    phys_port_name: str | None
+    addresses: list[str]
+
+
+class Fabric(TypedDict):
+    """What the node's network is; `netplan` maps each file to the interfaces that it names."""
+
+    netdevs: dict[str, Netdev]
+    rdma: dict[str, RdmaDevice]
+    default_routes: list[str]
+    netplan: dict[str, list[str]]
+    pings: dict[str, bool]
+
+
+class Platform(TypedDict):
+    """The machine: `dgx` is /etc/dgx-release or None, `gpus` the names that nvidia-smi gives."""
+
+    os_id: str
+    os_version: str
+    architecture: str
+    python: str
+    kernel: str
+    dgx: dict[str, str] | None
+    gpus: list[str]
+    driver: str | None
+
+
+class Shard(TypedDict):
+    """One safetensors file: `size` in bytes on disk, `expected` in bytes by its own header (None: no valid header)."""
+
+    size: int
+    expected: int | None
+    tensors: int
+
+
+class Weights(TypedDict):
+    """A checkpoint directory; `error` says why the index could not be read, `shards` holds the files that are there."""
+
+    path: str
+    error: str | None
+    tensors: dict[str, int]
+    shards: dict[str, Shard]
+    config_sha256: str | None
+    disk_free: int
+
+
+class Container(TypedDict):
+    """One container of any state; `labels` are all its labels."""
+
+    id: str
+    name: str
+    image_id: str
+    state: str
+    labels: dict[str, str]
+
+
+class Runtime(TypedDict):
+    """Docker on the node; `images` maps the references that were asked for to image IDs (None: absent)."""
+
+    version: str | None
+    error: str | None
+    runtimes: list[str]
+    daemon_json: str | None
+    images: dict[str, str | None]
+    containers: list[Container]
+
+
+class Listener(TypedDict):
+    """A listening TCP socket; `process` is the name of its owner, empty when the kernel did not say."""
+
+    address: str
+    port: int
+    process: str
+
+
+class Serving(TypedDict):
+    """The engine's unit and what listens; `unit` is systemd's ActiveState, `enabled` its UnitFileState."""
+
+    unit: str
+    enabled: str
+    listeners: list[Listener]
+
+
+class NodeFacts(TypedDict, total=False):
+    """Everything about one node; `reachable` is always there, `reason` only when it is False."""
+
+    schema: int
+    reachable: bool
+    privileged: bool
+    reason: str
+    platform: Platform
+    memory: dict[str, int]
+    fabric: Fabric
+    runtime: Runtime
+    weights: Weights
+    serving: Serving
+
+
+SCHEMA = 1
+
+
+def gid_rows(port: RdmaPort) -> list[Gid]:
+    """The GID table of a port as records."""
+    return [Gid(**row) for row in port["gids"]]
+
+
+def device_of(fabric: Fabric, netdev: str) -> tuple[str, RdmaDevice] | None:
+    """The RDMA device that sits on a network device, by the kernel's own link and never by name."""
+    for name, device in sorted(fabric["rdma"].items()):
+        if device["netdev"] == netdev:
+            return name, device
+    return None
+
+
+def own_container(runtime: Runtime, name: str) -> Container | None:
+    """The container of that name, or None."""
+    return next((c for c in runtime["containers"] if c["name"] == name), None)
+
+
+def plain(value: Any) -> Any:
+    """A deep copy in plain Python types, because Ansible hands out tagged subclasses of them."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, str):
+        return str.__str__(value) if type(value) is str else "".join(value)
+    return value

@@ -1,0 +1,25 @@
+"""The names under which this project appears on a node: its container, its unit and its files."""
+
+from __future__ import annotations
+
+ENGINE_CONTAINER = "sparkwright-engine"
+ENGINE_UNIT = "sparkwright-engine.service"
+ENGINE_UNIT_FILE = f"/etc/systemd/system/{ENGINE_UNIT}"
+
+# Labels of the engine's container.
+LABEL_CONFIG = "sparkwright.config"
+LABEL_RANK = "sparkwright.rank"
+
+# The one netplan file that this project writes.
+NETPLAN_FILE = "/etc/netplan/60-sparkwright.yaml"
+DAEMON_FILE = "/etc/docker/daemon.json"
+
+NCCL_ENV_FILE = "/etc/sparkwright/nccl.env"
+ENGINE_ENV_FILE = "/etc/sparkwright/engine.env"
+LAUNCH_FILE = "/etc/sparkwright/launch.json"
+
+# The pure core, as the node's own start-up check imports it.
+LIBRARY = "/usr/local/lib/sparkwright"
+
+# What was there before the first change of ours, written once.
+RECORD_FILE = "/var/lib/sparkwright/before.json"
