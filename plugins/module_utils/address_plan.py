@@ -208,22 +208,27 @@ def _mtu_mistakes(mtu: int) -> Iterator[Mistake]:
 
 
 def _range_mistakes(rails: Sequence[Rail], host_offset: int, ranks: Mapping[str, int]) -> Iterator[Mistake]:
-    for rail in rails:
-        # The first and the last address of a subnet are its own name and its broadcast.
-        last = IPNetwork(rail.subnet).size - 2
-        top = last - max(ranks.values(), default=0)
-        remedy = f"set fabric_host_offset to 1 to {top}" if top > 1 else "set fabric_host_offset to 1"
-        if top < 1:
-            remedy = f"give {rail.name} a wider subnet"
-        for host, rank in ranks.items():
-            number = host_offset + rank
-            if not 1 <= number <= last:
-                yield _mistake(
-                    f"rank {rank} with fabric_host_offset {host_offset} is host number {number} of {rail.name}"
-                    f" {rail.subnet}; limit: 1 to {last}",
-                    remedy,
-                    host,
-                )
+    """A number that fits the narrowest subnet fits them all."""
+    rail = min(rails, key=lambda rail: IPNetwork(rail.subnet).size)
+    # The first and the last address of a subnet are its own name and its broadcast.
+    last = IPNetwork(rail.subnet).size - 2
+    remedy = _offset_remedy(rail, last - max(ranks.values(), default=0))
+    for host, rank in ranks.items():
+        number = host_offset + rank
+        if not 1 <= number <= last:
+            yield _mistake(
+                f"rank {rank} with fabric_host_offset {host_offset} is host number {number} of {rail.name}"
+                f" {rail.subnet}; limit: 1 to {last}",
+                remedy,
+                host,
+            )
+
+
+def _offset_remedy(rail: Rail, top: int) -> str:
+    """What to do about the offset, of which `top` is the largest that leaves room for every rank."""
+    if top < 1:
+        return f"give {rail.name} a wider subnet"
+    return "set fabric_host_offset to 1" if top == 1 else f"set fabric_host_offset to 1 to {top}"
 
 
 def _rank_mistakes(ranks: Mapping[str, int]) -> Iterator[Mistake]:

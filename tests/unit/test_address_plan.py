@@ -84,6 +84,14 @@ def test_the_plan_as_data_is_plain_and_keyed_by_host():
     }
 
 
+def test_the_narrowest_rail_is_the_limit():
+    narrow = Rail("rail1", "enP2p1s0f0np0", "192.168.101.0/28")
+    assert lines_of(rails=[RAIL0, narrow], offset=12) == [
+        "spark4: rank 3 with fabric_host_offset 12 is host number 15 of rail1 192.168.101.0/28; limit: 1 to 14; "
+        "remedy: set fabric_host_offset to 1 to 11"
+    ]
+
+
 def rail1(**changes):
     return {"rails": [RAIL0, Rail(**{"name": "rail1", "netdev": RAIL1.netdev, "subnet": RAIL1.subnet, **changes})]}
 

@@ -1,0 +1,351 @@
+"""The inventory rules: each case breaks a good inventory in one way and expects exactly the lines for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rules import (
+    Inventory,
+    Unreadable,
+    find_mistakes,
+    plan_of,
+)
+
+RAILS = [
+    {"name": "rail0", "netdev": "enp1s0f0np0", "subnet": "192.168.100.0/24"},
+    {"name": "rail1", "netdev": "enP2p1s0f0np0", "subnet": "192.168.101.0/24"},
+]
+TEXT = {"type": "str", "required": True}
+SPECS = {
+    "preflight": {
+        "sparkwright_rank": {"type": "int", "required": True},
+        "sparkwright_profile": TEXT,
+        "sparkwright_hardware_root": {"type": "path", "default": "/"},
+    },
+    "fabric": {
+        "fabric_rails": {
+            "type": "list",
+            "elements": "dict",
+            "default": RAILS,
+            "options": {"name": TEXT, "netdev": TEXT, "subnet": TEXT},
+        },
+        "fabric_mtu": {"type": "int", "default": 9000},
+        "fabric_host_offset": {"type": "int", "default": 10},
+    },
+    "serving": {"serving_port": {"type": "int", "default": 8000}},
+}
+SHARED = {"sparkwright_profile": "tiny-tp4"}
+REMOVED = object()
+
+
+def inventory(count=4, everywhere=None, profile=None, **changes):
+    """A good inventory of spark1..N; `spark2={...}` changes a host's variables, REMOVED takes one away."""
+    hosts = [f"spark{number}" for number in range(1, count + 1)]
+    hostvars = {}
+    for rank, host in enumerate(hosts):
+        own = {"ansible_host": f"10.77.0.1{rank}", "sparkwright_rank": rank}
+        values = {**SHARED, **own, **(everywhere or {}), **changes.get(host, {})}
+        hostvars[host] = {name: value for name, value in values.items() if value is not REMOVED}
+    return Inventory(
+        hostvars=hostvars,
+        groups={"all": hosts, "sparks": hosts},
+        play_hosts=hosts,
+        role_specs=SPECS,
+        profile=profile or {"parallel": {"tp": count, "pp": 1, "dcp": 1}},
+        profile_names=["tiny-tp4", "tiny-tp2"],
+    )
+
+
+def lines(subject):
+    return [str(mistake) for mistake in find_mistakes(subject)]
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_a_good_inventory_has_no_mistakes(count):
+    assert lines(inventory(count)) == []
+
+
+@pytest.mark.parametrize(
+    ("groups", "line"),
+    [
+        ({}, "all nodes: the group sparks does not exist; remedy: list the nodes in sparks"),
+        ({"sparks": []}, "all nodes: the group sparks is empty; remedy: list the nodes in sparks"),
+        (
+            {"spark": ["spark1"]},
+            "all nodes: the group sparks does not exist (did you mean spark?); remedy: list the nodes in sparks",
+        ),
+    ],
+)
+def test_without_nodes_there_is_one_line(groups, line):
+    assert lines(replace(inventory(), groups=groups)) == [line]
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 node"), (9, "9 nodes")])
+def test_the_number_of_nodes_is_limited(count, said):
+    subject = inventory(count, profile={"parallel": {"tp": 1, "pp": count}})
+    assert lines(subject) == [
+        f"all nodes: the group sparks has {said}; limit: 2 to 8; remedy: list 2 to 8 nodes in sparks"
+    ]
+
+
+def test_a_run_on_part_of_the_cluster_is_refused():
+    assert lines(replace(inventory(), play_hosts=["spark1", "spark3", "elsewhere"])) == [
+        "all nodes: the run leaves out spark2, spark4; limit: all 4 nodes at once; remedy: run it without --limit"
+    ]
+
+
+OWN_RANK = "remedy: give each node its own rank"
+RANK_WORDS = "where a whole number belongs; remedy: write a whole number"
+HEAD_MISSING = (
+    "all nodes: no node has sparkwright_rank 0: the head is missing; remedy: give the head sparkwright_rank: 0"
+)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"),
+    [
+        (
+            [0, REMOVED, 2, 3],
+            [f"spark2: {NOT_SET}"],
+        ),
+        (
+            [REMOVED] * 4,
+            [
+                "all nodes: sparkwright_rank is not set; remedy: give each node its own rank: 0 for the head, then 1, 2, 3"
+            ],
+        ),
+        (
+            ["0", 1, 2, 3],
+            [f'spark1: sparkwright_rank is the string "0" {RANK_WORDS} without quotes (after -e as JSON)'],
+        ),
+        ([0, True, 2, 3], [f"spark2: sparkwright_rank is the boolean true {RANK_WORDS}"]),
+        ([0, 1.0, 2, 3], [f"spark2: sparkwright_rank is the number 1.0 {RANK_WORDS}"]),
+        (
+            [0, 1, 2, -3],
+            ["spark4: sparkwright_rank is -3; limit: 0 or more; remedy: count the ranks from 0, the head"],
+        ),
+        ([0, 1, 1, 3], [f"spark3: sparkwright_rank 1 is also the rank of spark2; {OWN_RANK}"]),
+        ([1, 1, 2, 3], [f"spark2: sparkwright_rank 1 is also the rank of spark1; {OWN_RANK}", HEAD_MISSING]),
+        ([1, 2, 3, 4], [HEAD_MISSING]),
+        (
+            [0, 1, 9, 7],
+            [
+                "spark4: sparkwright_rank is 7 and nobody has 2; limit: 0 to 3 for 4 nodes; "
+                "remedy: write sparkwright_rank: 2",
+                "spark3: sparkwright_rank is 9 and nobody has 3; limit: 0 to 3 for 4 nodes; "
+                "remedy: write sparkwright_rank: 3",
+            ],
+        ),
+    ],
+)
+def test_ranks(ranks, expected):
+    changes = {f"spark{number}": {"sparkwright_rank": rank} for number, rank in enumerate(ranks, start=1)}
+    assert lines(inventory(**changes)) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        pytest.param(
+            {"spark3": {"ansible_host": "10.77.0.10"}},
+            "spark3: has the ansible_host 10.77.0.10 of spark1; remedy: give each node its own address",
+            id="management-address-twice",
+        ),
+        pytest.param(
+            {"spark3": {"ansible_host": "SPARK1.lan"}, "spark1": {"ansible_host": "spark1.lan"}},
+            "spark3: has the ansible_host SPARK1.lan of spark1; remedy: give each node its own address",
+            id="names-have-no-case",
+        ),
+        pytest.param(
+            {"spark3": {"ansible_host": "spark1"}, "spark1": {"ansible_host": REMOVED}},
+            "spark3: has the ansible_host spark1 of spark1; remedy: give each node its own address",
+            id="the-name-is-the-address",
+        ),
+        pytest.param(
+            {"spark2": {"serving_prt": 1}},
+            "spark2: serving_prt is no variable of any role (did you mean serving_port?); remedy: correct or remove it",
+            id="misspelt-role-variable",
+        ),
+        pytest.param(
+            {"everywhere": {"sparkwright_hardwareroot": "/"}},
+            "all nodes: sparkwright_hardwareroot is no variable of any role (did you mean sparkwright_hardware_root?); "
+            "remedy: correct or remove it",
+            id="misspelt-project-variable-everywhere",
+        ),
+        pytest.param(
+            {"spark2": {"serving_zzz": 1}},
+            "spark2: serving_zzz is no variable of any role; remedy: correct or remove it",
+            id="unlike-anything",
+        ),
+        pytest.param(
+            {"spark2": {"serving_port": "8000"}},
+            'spark2: serving_port is the string "8000" where a whole number belongs; '
+            "remedy: write a whole number without quotes (after -e as JSON)",
+            id="string-for-a-number",
+        ),
+        pytest.param(
+            {"everywhere": {"fabric_mtu": "9000"}},
+            'all nodes: fabric_mtu is the string "9000" where a whole number belongs; '
+            "remedy: write a whole number without quotes (after -e as JSON)",
+            id="string-for-a-number-of-the-plan",
+        ),
+        pytest.param(
+            {"everywhere": {"fabric_rails": [{"name": "rail0", "netdev": "eth0"}]}},
+            "all nodes: fabric_rails[0].subnet is not set; remedy: set fabric_rails[0].subnet",
+            id="suboption-missing",
+        ),
+        pytest.param(
+            {"everywhere": {"fabric_rails": []}},
+            "all nodes: fabric_rails is not a list of rails; remedy: list at least one rail",
+            id="no-rails",
+        ),
+        pytest.param(
+            {"everywhere": {"fabric_host_offset": 252}},
+            "spark4: rank 3 with fabric_host_offset 252 is host number 255 of rail0 192.168.100.0/24; limit: 1 to 254; "
+            "remedy: set fabric_host_offset to 1 to 251",
+            id="address-plan",
+        ),
+        pytest.param(
+            {"spark3": {"fabric_mtu": 1500}},
+            "all nodes: fabric_mtu differs: 9000 on spark1 and spark2 and spark4, 1500 on spark3; "
+            "remedy: set it once, for the group sparks",
+            id="mtu-differs-from-the-default",
+        ),
+        pytest.param(
+            {"spark1": {"sparkwright_profile": "tiny-tp2"}},
+            'all nodes: sparkwright_profile differs: "tiny-tp2" on spark1, "tiny-tp4" on spark2 and spark3 and spark4; '
+            "remedy: set it once, for the group sparks",
+            id="profile-differs",
+        ),
+        pytest.param(
+            {"everywhere": {"sparkwright_profile": "tiny-tp5x"}},
+            'all nodes: sparkwright_profile "tiny-tp5x" does not exist (did you mean tiny-tp4?); '
+            "remedy: choose one that exists: tiny-tp2, tiny-tp4",
+            id="unknown-profile",
+        ),
+        pytest.param(
+            {"everywhere": {"sparkwright_profile": REMOVED}},
+            "all nodes: sparkwright_profile is not set; remedy: choose one that exists: tiny-tp2, tiny-tp4",
+            id="no-profile",
+        ),
+        pytest.param(
+            {"spark2": {"fabric_mtu": Unreadable("'x' is undefined")}},
+            "spark2: fabric_mtu cannot be evaluated: 'x' is undefined; remedy: define what it refers to",
+            id="unreadable",
+        ),
+        pytest.param(
+            {"spark2": {"sparkwright_rank": Unreadable("'x' is undefined")}},
+            "spark2: sparkwright_rank cannot be evaluated: 'x' is undefined; remedy: define what it refers to",
+            id="unreadable-rank",
+        ),
+        pytest.param(
+            {"everywhere": {"sparkwright_profile": Unreadable("line one\nline two")}},
+            "all nodes: sparkwright_profile cannot be evaluated: line one line two; remedy: define what it refers to",
+            id="unreadable-everywhere",
+        ),
+    ],
+)
+def test_one_mistake_is_one_line(changes, line):
+    subject = inventory(**changes)
+    if isinstance(subject.hostvars["spark1"].get("sparkwright_profile"), Unreadable):
+        subject = replace(subject, profile=None)
+    assert lines(subject) == [line]
+
+
+def test_rails_that_differ_are_shown():
+    other = [{**RAILS[0], "netdev": "enp1s0f1np1"}, RAILS[1]]
+    (line,) = lines(inventory(2, spark2={"fabric_rails": other}))
+    assert line.startswith('all nodes: fabric_rails differs: [{"name": "rail0", "netdev": "enp1s0f0np0"')
+    assert "on spark1, " in line
+    assert '"netdev": "enp1s0f1np1"' in line
+    assert "on spark2;" in line
+
+
+def test_the_order_of_keys_makes_no_difference():
+    reversed_keys = [dict(reversed(rail.items())) for rail in RAILS]
+    assert lines(inventory(2, spark2={"fabric_rails": reversed_keys})) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "parallel", "expected"),
+    [
+        (4, {"tp": 4}, []),
+        (4, {"tp": 2, "pp": 2, "dcp": 2}, []),
+        (3, {"tp": 1, "pp": 3}, []),
+        (8, {"tp": 8, "pp": 1, "dcp": 4}, []),
+        (
+            2,
+            {"tp": 4},
+            [
+                "needs 4 nodes (tp 4 x pp 1, one GPU a node) and the group sparks has 2; "
+                "remedy: choose a profile for 2 nodes or list 4 nodes"
+            ],
+        ),
+        (3, {"tp": 3}, ["has tp 3; limit: a power of two; remedy: write tp 1, 2, 4 or 8 and reach the rest with pp"]),
+        (4, {"tp": 4, "dcp": 3}, ["has dcp 3, which does not divide tp 4; remedy: write a dcp that divides 4"]),
+        (
+            4,
+            {"tp": 2, "pp": 2, "dcp": 4},
+            ["has dcp 4, which does not divide tp 2; remedy: write a dcp that divides 2"],
+        ),
+        (4, {"tp": "4"}, ['has parallel.tp "4"; remedy: write a whole number from 1 up']),
+        (4, {"tp": 4, "pp": True}, ["has parallel.pp true; remedy: write a whole number from 1 up"]),
+        (4, {"tp": 4, "dcp": 0}, ["has parallel.dcp 0; remedy: write a whole number from 1 up"]),
+        (4, {}, ["has parallel.tp null; remedy: write a whole number from 1 up"]),
+        (4, None, ["has parallel.tp null; remedy: write a whole number from 1 up"]),
+        (
+            4,
+            {"tp": 6, "dcp": 4},
+            [
+                "needs 6 nodes (tp 6 x pp 1, one GPU a node) and the group sparks has 4; "
+                "remedy: choose a profile for 4 nodes or list 6 nodes",
+                "has tp 6; limit: a power of two; remedy: write tp 1, 2, 4 or 8 and reach the rest with pp",
+                "has dcp 4, which does not divide tp 6; remedy: write a dcp that divides 6",
+            ],
+        ),
+    ],
+)
+def test_the_shape_of_the_profile_fits_the_nodes(count, parallel, expected):
+    assert lines(inventory(count, profile={"parallel": parallel})) == [
+        f"all nodes: the profile tiny-tp4 {line}" for line in expected
+    ]
+
+
+def test_a_required_option_must_be_in_the_inventory():
+    specs = SPECS | {"model_store": {"model_store_source": TEXT}}
+    assert lines(replace(inventory(), role_specs=specs)) == [
+        "all nodes: model_store_source is not set; remedy: set model_store_source"
+    ]
+
+
+def test_without_specifications_the_plan_still_needs_its_inputs():
+    assert lines(replace(inventory(), role_specs={})) == [
+        f"all nodes: {name} is not set; remedy: set {name}"
+        for name in ("fabric_rails", "fabric_mtu", "fabric_host_offset")
+    ]
+
+
+def test_all_mistakes_come_at_once_and_always_in_the_same_order():
+    subject = inventory(
+        spark1={"serving_port": "1", "sparkwright_rank": "0"},
+        spark2={"serving_prt": 1, "serving_abc": 2, "ansible_host": "10.77.0.10"},
+        everywhere={"sparkwright_profile": "nothing"},
+    )
+    reordered = {host: dict(reversed(values.items())) for host, values in subject.hostvars.items()}
+    assert lines(subject) == lines(replace(subject, hostvars=reordered))
+    assert [line.split(";")[0] for line in lines(subject)] == [
+        "spark2: has the ansible_host 10.77.0.10 of spark1",
+        'spark1: sparkwright_rank is the string "0" where a whole number belongs',
+        "spark2: serving_abc is no variable of any role",
+        "spark2: serving_prt is no variable of any role (did you mean serving_port?)",
+        'spark1: serving_port is the string "1" where a whole number belongs',
+        'all nodes: sparkwright_profile "nothing" does not exist',
+    ]
+
+
+def test_a_good_inventory_gives_the_plan():
+    plan = plan_of(inventory(2))
+    assert plan.head_address == "192.168.100.10"
+    assert [rail.cidr for rail in plan.node("spark2").rails] == ["192.168.100.11/24", "192.168.101.11/24"]
