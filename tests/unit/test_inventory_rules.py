@@ -98,6 +98,7 @@ def test_a_run_on_part_of_the_cluster_is_refused():
 
 OWN_RANK = "remedy: give each node its own rank"
 RANK_WORDS = "where a whole number belongs; remedy: write a whole number"
+NOT_SET = "sparkwright_rank is not set; remedy: give each node its own rank: 0 for the head, then 1, 2, 3"
 HEAD_MISSING = (
     "all nodes: no node has sparkwright_rank 0: the head is missing; remedy: give the head sparkwright_rank: 0"
 )
@@ -112,9 +113,7 @@ HEAD_MISSING = (
         ),
         (
             [REMOVED] * 4,
-            [
-                "all nodes: sparkwright_rank is not set; remedy: give each node its own rank: 0 for the head, then 1, 2, 3"
-            ],
+            [f"all nodes: {NOT_SET}"],
         ),
         (
             ["0", 1, 2, 3],
