@@ -14,8 +14,7 @@ help:  ## list these verbs
 venv: .venv/complete  ## make .venv with everything that pyproject.toml lists
 
 .venv/complete: pyproject.toml tools/venv
-	tools/venv .venv
-	touch $@
+	tools/venv .venv && touch $@
 
 collections: venv  ## put the collections of requirements.yml under collections/
 	tools/collections
@@ -31,21 +30,24 @@ unit: collections  ## run the unit tests: seconds, no lab
 
 lab-up: collections  ## build and start the four lab nodes
 	lab/prepare && lab/build
-	lab/run ansible-playbook lab/create.yml
+	lab/run ansible-playbook -i inventory/lab lab/create.yml
 
 lab-down: collections  ## stop and remove the lab nodes; what was built stays cached
-	lab/run ansible-playbook lab/destroy.yml
+	lab/run ansible-playbook -i inventory/lab lab/destroy.yml
 
 lab-ssh:  ## open a shell on a lab node: make lab-ssh NODE=spark2
 	lab/run ssh -F lab/.state/ssh_config $(NODE)
 
-demo: lab-up  ## provision the lab as a user would and ask the model something
+demo: lab-up  ## provision the lab as a user would, then ask the model: make demo PROMPT="..."
 	lab/run ansible-playbook site.yml -i inventory/lab
-	lab/run python3 tools/ask --url $(LAB_API) "$(PROMPT)"
+	lab/run tools/ask --url $(LAB_API) "$(PROMPT)"
 
-test: lint unit  ## all that continuous integration runs, under 30 minutes
+test: lint unit  ## all that continuous integration runs: lint, unit tests, two Molecule scenarios
 	lab/prepare && lab/build
 	lab/run molecule test -s headless && lab/run molecule test -s spark4
+
+test-full: test lab-up  ## test, then the driver: second runs and bad input on the lab
+	lab/run pytest tests/driver
 
 clean:  ## remove .venv and the downloaded collections; the lab's cache stays
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible

@@ -89,8 +89,8 @@ def test_every_variable_is_required_or_has_a_default(role: str) -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_variables_bear_the_name_of_their_role(role: str) -> None:
-    prefixes = (f"{role}_", PROJECT_WIDE_PREFIX) if role == PROJECT_WIDE_ROLE else (f"{role}_",)
-    assert [name for name in options(role) if not name.startswith(prefixes)] == []
+    project_wide = {name for name in options(PROJECT_WIDE_ROLE) if name.startswith(PROJECT_WIDE_PREFIX)}
+    assert [name for name in options(role) if not name.startswith(f"{role}_") and name not in project_wide] == []
 
 
 @pytest.mark.parametrize("role", ROLES)
