@@ -40,13 +40,13 @@ class ActionModule(ActionBase):
         prefixes = owned_prefixes(list(role_specs))
         hostvars = {host: self.read_variables(task_vars["hostvars"], host, prefixes) for host in nodes}
         profiles = find_profiles([Path(task_vars.get("inventory_dir") or "."), REPO])
-        profile_file = next((profiles.get(str(hostvars[host].get(PROFILE))) for host in nodes), None)
+        profile_file = profiles.get(str(hostvars[nodes[0]].get(PROFILE))) if nodes else None
         inventory = Inventory(
             hostvars=hostvars,
             groups=groups,
             play_hosts=plain(task_vars["ansible_play_hosts_all"]),
             role_specs=role_specs,
-            profile=load_mapping(profile_file) if profile_file else None,
+            profile=load_profile(profile_file),
             profile_names=list(profiles),
         )
         mistakes = find_mistakes(inventory)
@@ -74,7 +74,7 @@ def load_role_specs(roles: Path) -> dict[str, dict[str, dict]]:
 
 def merge_entry_points(entry_points: dict[str, dict]) -> dict[str, dict]:
     """The options of all entry points of one role."""
-    return {name: spec for entry in entry_points.values() for name, spec in entry.get("options", {}).items()}
+    return {name: spec for entry in entry_points.values() for name, spec in (entry.get("options") or {}).items()}
 
 
 def find_profiles(homes: Iterable[Path]) -> dict[str, Path]:
@@ -84,6 +84,14 @@ def find_profiles(homes: Iterable[Path]) -> dict[str, Path]:
         for path in sorted(home.glob("profiles/*.yml")):
             files.setdefault(path.stem, path)
     return files
+
+
+def load_profile(path: Path | None) -> dict | Unreadable | None:
+    """The content of a profile, if there is one; a broken file is one mistake among others."""
+    try:
+        return load_mapping(path) if path else None
+    except AnsibleActionFail as error:
+        return Unreadable(one_line(error))
 
 
 def load_mapping(path: Path) -> dict:

@@ -35,7 +35,7 @@ SAME_ON_ALL = (PROFILE, *PLAN_INPUTS)
 
 @dataclass(frozen=True)
 class Unreadable:
-    """Stands in for a variable whose template cannot be evaluated."""
+    """Stands in for a variable whose template cannot be evaluated, or for a file that cannot be read."""
 
     reason: str
 
@@ -49,7 +49,7 @@ class Inventory:
         groups: {group: hosts}.
         play_hosts: The hosts of the play, which a limit makes fewer than the group.
         role_specs: {role: {option: spec}} as in meta/argument_specs.yml.
-        profile: The content of the first node's profile; None when it could not be read.
+        profile: The content of the first node's profile; None when there is no such file.
         profile_names: The profiles that exist.
     """
 
@@ -57,7 +57,7 @@ class Inventory:
     groups: Mapping[str, Sequence[str]]
     play_hosts: Sequence[str]
     role_specs: Mapping[str, Mapping[str, Spec]]
-    profile: Mapping[str, object] | None
+    profile: Mapping[str, object] | Unreadable | None
     profile_names: Sequence[str]
 
     @property
@@ -287,7 +287,9 @@ def _check_profile(inventory: Inventory) -> Iterator[Mistake]:
         what = _profile_name_problem(inventory.value(host, PROFILE), inventory.profile_names)
         if what:
             yield Mistake(host, what, f"choose one that exists: {existing}")
-    if inventory.profile is not None:
+    if isinstance(inventory.profile, Unreadable):
+        yield Mistake(ALL_NODES, inventory.profile.reason, "correct the file")
+    elif inventory.profile is not None:
         yield from _shape_mistakes(inventory, inventory.profile.get("parallel"))
 
 

@@ -312,6 +312,12 @@ def test_the_shape_of_the_profile_fits_the_nodes(count, parallel, expected):
     ]
 
 
+def test_a_profile_that_cannot_be_read_is_one_line():
+    assert lines(replace(inventory(), profile=Unreadable("tiny-tp4.yml does not hold a YAML mapping"))) == [
+        "all nodes: tiny-tp4.yml does not hold a YAML mapping; remedy: correct the file"
+    ]
+
+
 def test_a_required_option_must_be_in_the_inventory():
     specs = SPECS | {"model_store": {"model_store_source": TEXT}}
     assert lines(replace(inventory(), role_specs=specs)) == [
