@@ -197,7 +197,11 @@ def test_a_broken_profile_is_one_mistake_among_others(checkout, text, reason):
 
 @pytest.mark.parametrize("name", ["spark4", "spark2"])
 def test_the_example_inventories_are_right(checkout, name):
-    """Checked against the plugins alone: the roles' own specifications change nothing that they set."""
+    """Against the specifications of the real roles; the profile stands in for one that fits."""
+    for specs in REPO.glob("roles/*/meta/argument_specs.yml"):
+        target = checkout / specs.relative_to(REPO)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(specs, target)
     inventory = REPO / "inventory" / name
     count = len(yaml.safe_load((inventory / "hosts.yml").read_text())["sparks"]["hosts"])
     profile = yaml.safe_load((inventory / "group_vars/sparks.yml").read_text())["sparkwright_profile"]
