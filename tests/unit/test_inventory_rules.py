@@ -253,6 +253,13 @@ def test_one_mistake_is_one_line(changes, line):
     assert lines(subject) == [line]
 
 
+def test_a_mistake_of_some_nodes_is_one_line_for_each():
+    assert [line.split(";")[0] for line in lines(inventory(spark1={"serving_x": 1}, spark3={"serving_x": 1}))] == [
+        "spark1: serving_x is no variable of any role",
+        "spark3: serving_x is no variable of any role",
+    ]
+
+
 def test_rails_that_differ_are_shown():
     other = [{**RAILS[0], "netdev": "enp1s0f1np1"}, RAILS[1]]
     (line,) = lines(inventory(2, spark2={"fabric_rails": other}))
