@@ -20,7 +20,7 @@ Spec = Mapping[str, object]
 SHOWN = 200
 
 # difflib's ratio from which two names count as similar: its own 0.6 is reached by a common role prefix alone.
-SIMILAR = 0.75
+SIMILAR = 0.8
 
 
 def is_int(value: object) -> bool:
