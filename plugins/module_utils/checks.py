@@ -1,4 +1,4 @@
-"""Checks: the record that every check returns, the catalogue of all of them, and the verdict over their results.
+"""Checks: the record that every check returns, how one enters the catalogue, and the verdict over their results.
 
 A check is a pure function from the facts and intents of all nodes to records, one or more for each node. The stages say
 when it is a gate: a verb passes a stage only when no check of that stage refuses.
@@ -7,11 +7,11 @@ when it is a gate: a verb passes a stage only when no check of that stage refuse
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from .facts import NodeFacts
+from .facts import NodeFacts, Weights
 from .intent import Intent
 
 
@@ -80,7 +80,9 @@ class Cluster:
     facts: Mapping[str, NodeFacts]
     intents: Mapping[str, Intent]
     # The hash of the configuration that each node should run, where it can be known.
-    config_hashes: Mapping[str, str]
+    config_hashes: Mapping[str, str] = field(default_factory=dict)
+    # The checkpoint on the controller that is copied to the nodes, where there is one.
+    source: Weights | None = None
 
     def having(self, section: str) -> Iterator[tuple[str, Any, Intent]]:
         """The nodes whose facts have that section: host, the section, the intent."""
@@ -103,25 +105,19 @@ class Rule:
     run: Function
 
 
-CATALOGUE: dict[str, Rule] = {}
+REGISTERED: dict[str, Rule] = {}
 
 
 def rule(id_: str, what: str, *stages: Stage) -> Callable[[Function], Function]:
     """Enter a check function into the catalogue under a stable id; `what` is its line in the documentation."""
 
     def enter(run: Function) -> Function:
-        if id_ in CATALOGUE:
+        if id_ in REGISTERED:
             raise ValueError(f"the check {id_} is already there")
-        CATALOGUE[id_] = Rule(id_, what, frozenset(stages), run)
+        REGISTERED[id_] = Rule(id_, what, frozenset(stages), run)
         return run
 
     return enter
-
-
-def run_checks(cluster: Cluster, stage: Stage | None = None) -> list[Check]:
-    """Run the checks of a stage, or all of them, in the order of the catalogue."""
-    rules = [entry for entry in CATALOGUE.values() if stage is None or stage in entry.stages]
-    return [check for entry in rules for check in entry.run(cluster)]
 
 
 def refusals(checks: Iterable[Check]) -> list[Check]:

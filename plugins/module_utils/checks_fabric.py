@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .checks import Check, Cluster, Stage, Status, rule
-from .facts import Fabric, device_of, gid_rows
+from .facts import Fabric, device_of, engine_runs, gid_rows
 from .gids import find_ipv4, summary
 from .intent import Intent, RailEnd
 from .names import NETPLAN_FILE
+from .netplan import render_netplan
 
 
 def _ends(cluster: Cluster) -> Iterator[tuple[str, Fabric, Intent, RailEnd]]:
@@ -178,6 +179,21 @@ def gid(cluster: Cluster) -> Iterator[Check]:
             f"ACTIVE with RoCE v2 {rail.address}",
             f"check the cable of {rail.netdev}, then `netplan apply`",
             subject=rail.name,
+        )
+
+
+@rule("fabric.serving", "Netplan stays as it is while the engine serves.", Stage.PREFLIGHT)
+def serving(cluster: Cluster) -> Iterator[Check]:
+    """Applying netplan takes the rails down for a moment, which ends the launch of every rank."""
+    for host, fabric, intent in cluster.having("fabric"):
+        changes = fabric["own_netplan"] != render_netplan(intent.rails) and engine_runs(cluster.facts[host])
+        yield Check(
+            "fabric.serving",
+            host,
+            Status.REFUSE if changes else Status.OK,
+            f"{NETPLAN_FILE} would change" if changes else "netplan stays as it is, or no engine serves",
+            "no change while the engine serves",
+            "run playbooks/stop.yml first",
         )
 
 

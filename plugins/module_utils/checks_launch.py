@@ -6,35 +6,45 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from .checks import Check, Cluster, Stage, Status, rule
-from .facts import Runtime, Serving, own_container
+from .facts import Serving, Weights, engine_runs, own_container
 from .names import ENGINE_CONTAINER, LABEL_CONFIG
 from .safetensors_index import INDEX_NAME, damaged, fingerprint, missing, total_bytes
 
 WILDCARDS = ("0.0.0.0", "::")
 
 
+@rule("weights.source", "The checkpoint that will be copied is whole.", Stage.PREFLIGHT)
+def weights_source(cluster: Cluster) -> Iterator[Check]:
+    """A damaged source is found on the controller before it is copied to every node."""
+    if cluster.source is not None:
+        remedy = "fetch the checkpoint again, or correct model_store_source"
+        yield _completeness("weights.source", "controller", cluster.source, remedy)
+
+
+@rule("weights.present", "A checkpoint that nobody copies is on the node already.", Stage.PREFLIGHT)
+def weights_present(cluster: Cluster) -> Iterator[Check]:
+    """Without model_store_source the weights must be there before the node is changed."""
+    for host, weights, intent in cluster.having("weights"):
+        if not intent.weights_pushed:
+            remedy = f"copy the checkpoint to {weights['path']}, or set model_store_source"
+            yield _completeness("weights.present", host, weights, remedy)
+
+
 @rule("weights.complete", "The index can be read and every shard it names is whole.", Stage.WEIGHTS, Stage.LAUNCH)
 def weights_complete(cluster: Cluster) -> Iterator[Check]:
     """A shard that is missing or short is found by its header before the load, not ten minutes into it."""
     for host, weights, _ in cluster.having("weights"):
-        count, path = len(weights["tensors"]), weights["path"]
-        remedy = f"copy the checkpoint to {path} again"
-        limit = f"all {count} shards of {INDEX_NAME}, whole"
-        if weights["error"]:
-            yield Check(
-                "weights.complete", host, Status.REFUSE, f"{path}: {weights['error']}", "a readable index", remedy
-            )
-            continue
-        faults = [*_named("missing", missing(weights)), *_named("damaged", damaged(weights))]
-        fact = "; ".join(faults) or f"{count} shards with {total_bytes(weights)} bytes"
-        yield Check(
-            "weights.complete",
-            host,
-            Status.REFUSE if faults else Status.OK,
-            f"{path}: {fact}",
-            limit,
-            remedy,
-        )
+        yield _completeness("weights.complete", host, weights, f"copy the checkpoint to {weights['path']} again")
+
+
+def _completeness(id_: str, host: str, weights: Weights, remedy: str) -> Check:
+    count, path = len(weights["tensors"]), weights["path"]
+    if weights["error"]:
+        return Check(id_, host, Status.REFUSE, f"{path}: {weights['error']}", "a readable index", remedy)
+    faults = [*_named("missing", missing(weights)), *_named("damaged", damaged(weights))]
+    fact = "; ".join(faults) or f"{count} shards with {total_bytes(weights)} bytes"
+    status = Status.REFUSE if faults else Status.OK
+    return Check(id_, host, status, f"{path}: {fact}", f"all {count} shards of {INDEX_NAME}, whole", remedy)
 
 
 @rule("weights.equal", "All nodes have the same checkpoint.", Stage.WEIGHTS)
@@ -60,9 +70,14 @@ def image_present(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("image.equal", "All nodes have the same image ID.", Stage.IMAGE)
+@rule("image.equal", "All nodes have the same image ID, where nothing pins it.", Stage.PREFLIGHT, Stage.IMAGE)
 def image_equal(cluster: Cluster) -> Iterator[Check]:
-    """One node with another build of the image fails in the middle of the rendezvous."""
+    """One node with another build of the image fails in the middle of the rendezvous.
+
+    A pinned image is distributed to the nodes that lack it, so there `image.present` decides.
+    """
+    if any(intent.image_id for intent in cluster.intents.values()):
+        return
     ids = {host: runtime["images"].get(intent.image) for host, runtime, intent in cluster.having("runtime")}
     there = {host: short(image) for host, image in ids.items() if image}
     yield from _all_equal("image.equal", there, "its engine image is", "remove the image there and run site.yml")
@@ -72,7 +87,7 @@ def image_equal(cluster: Cluster) -> Iterator[Check]:
 def port_free(cluster: Cluster) -> Iterator[Check]:
     """A port that somebody else holds fails the launch after the load."""
     for host, serving, intent in cluster.having("serving"):
-        if not intent.is_head or _runs(cluster, host):
+        if not intent.is_head or engine_runs(cluster.facts[host]):
             continue
         wanted = [("API", intent.api_host, intent.api_port), ("rendezvous", intent.head_address, intent.master_port)]
         for name, listen, number in wanted:
@@ -111,7 +126,7 @@ def configuration(cluster: Cluster) -> Iterator[Check]:
 def rank_runs(cluster: Cluster) -> Iterator[Check]:
     """One rank less and the others wait for ever."""
     for host, serving, intent in cluster.having("serving"):
-        good = serving["unit"] == "active" and _runs(cluster, host)
+        good = serving["unit"] == "active" and engine_runs(cluster.facts[host])
         yield Check(
             "serving.rank",
             host,
@@ -154,10 +169,6 @@ def _collide(held: str, wanted: str) -> bool:
 
 
 def _state(cluster: Cluster, host: str) -> str:
-    runtime: Runtime | None = cluster.facts[host].get("runtime")
+    runtime = cluster.facts[host].get("runtime")
     container = own_container(runtime, ENGINE_CONTAINER) if runtime else None
     return container["state"] if container else "absent"
-
-
-def _runs(cluster: Cluster, host: str) -> bool:
-    return _state(cluster, host) == "running"

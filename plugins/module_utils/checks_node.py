@@ -8,10 +8,9 @@ from math import ceil
 
 from .checks import Check, Cluster, Stage, Status, rule
 from .daemon_config import DaemonConfigError, merge, parse
-from .facts import NodeFacts, Runtime, own_container
+from .facts import NodeFacts, engine_runs
 from .intent import Intent
 from .meminfo import CLASS_SPREAD_KB, GIB, KIB, cma_trap, gib
-from .names import ENGINE_CONTAINER
 
 # The oldest Python that the node's own start-up check is written for: Debian 12 has 3.11, DGX OS 7 has 3.12.
 PYTHON_MINIMUM = (3, 11)
@@ -129,7 +128,7 @@ def memory_cma_trap(cluster: Cluster) -> Iterator[Check]:
 def memory_headroom(cluster: Cluster) -> Iterator[Check]:
     """A node that runs short freezes without a message, so the sum is made before the load."""
     for host, memory, intent in cluster.having("memory"):
-        if _engine_runs(cluster.facts[host]):
+        if engine_runs(cluster.facts[host]):
             yield Check("memory.headroom", host, Status.OK, "its engine is loaded already")
             continue
         available, need = memory["MemAvailable"] * KIB, intent.memory
@@ -148,7 +147,7 @@ def memory_headroom(cluster: Cluster) -> Iterator[Check]:
 def memory_boot_guard(cluster: Cluster) -> Iterator[Check]:
     """VLLM refuses to start when MemAvailable is below ceil(utilization x total)."""
     for host, memory, intent in cluster.having("memory"):
-        if not intent.memory.utilization or _engine_runs(cluster.facts[host]):
+        if not intent.memory.utilization or engine_runs(cluster.facts[host]):
             continue
         total, available = memory["MemTotal"] * KIB, memory["MemAvailable"] * KIB
         asked = ceil(intent.memory.utilization * total)
@@ -200,15 +199,14 @@ def runtime_config(cluster: Cluster) -> Iterator[Check]:
     """The user's keys win; a contradiction is named and nothing is overwritten."""
     for host, runtime, intent in cluster.having("runtime"):
         try:
-            merge(parse(runtime["daemon_json"]), intent.daemon_config)
+            current = parse(runtime["daemon_json"])
+            changes = merge(current, intent.daemon_config) != current
         except DaemonConfigError as error:
             remedy = "correct the file, or set container_runtime_daemon_config to the value you want"
             yield Check("runtime.config", host, Status.REFUSE, str(error), "a file that agrees with ours", remedy)
             continue
+        if changes and engine_runs(cluster.facts[host]):
+            fact, limit = "daemon.json would change, which restarts Docker", "no restart while the engine serves"
+            yield Check("runtime.config", host, Status.REFUSE, fact, limit, "run playbooks/stop.yml first")
+            continue
         yield Check("runtime.config", host, Status.OK, "daemon.json agrees with ours")
-
-
-def _engine_runs(facts: NodeFacts) -> bool:
-    runtime: Runtime | None = facts.get("runtime")
-    container = own_container(runtime, ENGINE_CONTAINER) if runtime else None
-    return container is not None and container["state"] == "running"

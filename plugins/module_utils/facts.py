@@ -6,9 +6,10 @@ asked for is absent, and `None` means that the node has no such thing.
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from .gids import Gid
+from .names import ENGINE_CONTAINER
 
 
 class GidRow(TypedDict):
@@ -49,13 +50,18 @@ class Netdev(TypedDict):
 
 
 class Fabric(TypedDict):
-    """What the node's network is; `netplan` maps each file to the interfaces that it names."""
+    """What the node's network is; `netplan` maps each file to the interfaces that it names.
+
+    `own_netplan` is the text of the file that this project writes, `pings` says by
+    "netdev address" which peers answered.
+    """
 
     netdevs: dict[str, Netdev]
     rdma: dict[str, RdmaDevice]
     default_routes: list[str]
     netplan: dict[str, list[str]]
     pings: dict[str, bool]
+    own_netplan: str | None
 
 
 class Platform(TypedDict):
@@ -163,12 +169,8 @@ def own_container(runtime: Runtime, name: str) -> Container | None:
     return next((c for c in runtime["containers"] if c["name"] == name), None)
 
 
-def plain(value: Any) -> Any:
-    """A deep copy in plain Python types, because Ansible hands out tagged subclasses of them."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, str):
-        return str.__str__(value) if type(value) is str else "".join(value)
-    return value
+def engine_runs(facts: NodeFacts) -> bool:
+    """True when the engine's container runs on that node."""
+    runtime = facts.get("runtime")
+    container = own_container(runtime, ENGINE_CONTAINER) if runtime else None
+    return container is not None and container["state"] == "running"

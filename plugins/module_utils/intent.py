@@ -55,6 +55,8 @@ class Intent:
     accelerator: str
     memory: MemoryNeed
     weights_path: str
+    # True when the controller copies the checkpoint to the node, False when it must be there already.
+    weights_pushed: bool
     image: str
     # The image ID that every node must have; empty when the inventory names none.
     image_id: str

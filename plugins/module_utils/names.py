@@ -23,3 +23,24 @@ LIBRARY = "/usr/local/lib/sparkwright"
 
 # What was there before the first change of ours, written once.
 RECORD_FILE = "/var/lib/sparkwright/before.json"
+
+# The files of the pure core that the node's start-up check needs; all of them use the standard library alone.
+NODE_LIBRARY = (
+    "bounded",
+    "catalogue",
+    "checks",
+    "checks_fabric",
+    "checks_launch",
+    "checks_node",
+    "daemon_config",
+    "facts",
+    "gids",
+    "intent",
+    "meminfo",
+    "names",
+    "netplan",
+    "node_reader",
+    "release",
+    "safetensors_index",
+    "startup",
+)

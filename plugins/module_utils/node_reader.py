@@ -35,7 +35,7 @@ from .facts import (
     Weights,
 )
 from .meminfo import parse_meminfo
-from .names import DAEMON_FILE, ENGINE_UNIT
+from .names import DAEMON_FILE, ENGINE_UNIT, NETPLAN_FILE
 from .release import parse_release
 from .safetensors_index import INDEX_NAME, LENGTH_BYTES, header_length, parse_header, parse_index
 
@@ -128,6 +128,7 @@ class NodeReader:
             "default_routes": sorted({route["dev"] for route in routes if "dev" in route}),
             "netplan": self._netplan(netdevs),
             "pings": ping_all(pings),
+            "own_netplan": self._text(NETPLAN_FILE.lstrip("/")) or None,
         }
 
     def runtime(self, images: Sequence[str] = ()) -> Runtime:

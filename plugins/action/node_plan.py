@@ -1,0 +1,126 @@
+"""What one node is meant to be, rendered from inventory, profile and its own facts, without touching it."""
+
+from __future__ import annotations
+
+import json
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.sparkwright.cluster.plugins.module_utils.daemon_config import (
+    DaemonConfigError,
+    dump,
+    merge,
+    parse,
+)
+from ansible_collections.sparkwright.cluster.plugins.module_utils.lifecycle import state_of
+from ansible_collections.sparkwright.cluster.plugins.module_utils.names import (
+    ENGINE_ENV_FILE,
+    LAUNCH_FILE,
+    LIBRARY,
+    NODE_LIBRARY,
+)
+from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import NcclEnvError, env_file
+from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import render_netplan
+from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import complete, fingerprint
+from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import (
+    launch_of,
+    make_cluster,
+    make_plan,
+    nccl_of,
+)
+from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import REPO
+
+
+class ActionModule(ActionBase):
+    """Renders; the roles write what it returns."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp=None, task_vars=None):
+        """The plan of this host; a part whose facts were not read is None."""
+        result = super().run(tmp, task_vars)
+        _, asked = self.validate_argument_spec(argument_spec={"facts": {"type": "str", "required": True}})
+        host = task_vars["inventory_hostname"]
+        plan = make_plan(self._templar, task_vars)
+        cluster = make_cluster(plan, task_vars, asked["facts"])
+        facts, intent = cluster.facts[host], plan.intents[host]
+        return result | {
+            "changed": False,
+            "intent": intent.as_data(),
+            "netplan": render_netplan(intent.rails),
+            "nccl_env": self.nccl_text(plan, host, facts),
+            "daemon_json": daemon_text(intent, facts),
+            "weights_current": weights_current(facts, cluster.source),
+            "image_current": image_current(intent, facts),
+            "launch": launch_data(launch_of(plan, host, facts), plan, host),
+            "state": str(state_of(cluster)),
+            "model": plan.profile["serve"]["name"],
+        }
+
+    def nccl_text(self, plan, host, facts) -> str | None:
+        """The NCCL environment file; a fabric that was read and cannot give one is a failure."""
+        if "fabric" not in facts:
+            return None
+        try:
+            return env_file(nccl_of(plan, host, facts))
+        except NcclEnvError as error:
+            raise AnsibleActionFail(f"{host}: {error}") from None
+
+
+def daemon_text(intent, facts) -> str | None:
+    """The merged daemon.json, or None when there is nothing to add."""
+    if "runtime" not in facts:
+        return None
+    try:
+        current = parse(facts["runtime"]["daemon_json"])
+        merged = merge(current, intent.daemon_config)
+    except DaemonConfigError as error:
+        raise AnsibleActionFail(f"{intent.host}: {error}; remedy: correct the file") from None
+    return None if merged == current else dump(merged)
+
+
+def weights_current(facts, source) -> bool | None:
+    """Whether the node's checkpoint is whole and, where the controller has one, the same."""
+    if "weights" not in facts:
+        return None
+    return complete(facts["weights"]) and (source is None or fingerprint(facts["weights"]) == fingerprint(source))
+
+
+def image_current(intent, facts) -> bool | None:
+    """Whether the node has the image, and the pinned one."""
+    if "runtime" not in facts:
+        return None
+    found = facts["runtime"]["images"].get(intent.image)
+    return found is not None and intent.image_id in ("", found)
+
+
+def launch_data(rendered, plan, host) -> dict[str, object] | None:
+    """The launch with its files, or None while the fabric leaves it undecided."""
+    if rendered is None:
+        return None
+    intent = plan.intents[host]
+    content = {
+        "hardware_root": plan.value(host, "sparkwright_hardware_root"),
+        "intent": intent.as_data(),
+        "argv": list(rendered.argv),
+    }
+    return {
+        "argv": list(rendered.argv),
+        "config_hash": rendered.config_hash,
+        "files": [
+            {"path": LAUNCH_FILE, "content": json.dumps(content, indent=1) + "\n"},
+            {"path": ENGINE_ENV_FILE, "content": env_file(rendered.environment), "mode": "0600"},
+            *library_files(),
+        ],
+    }
+
+
+def library_files() -> list[dict[str, str]]:
+    """The pure core as the node imports it."""
+    sources = REPO / "plugins" / "module_utils"
+    package = f"{LIBRARY}/sparkwright"
+    names = {f"{package}/{name}.py": (sources / f"{name}.py").read_text(encoding="utf-8") for name in NODE_LIBRARY}
+    marker = {f"{package}/__init__.py": '"""The part of Sparkwright that runs on a node."""\n'}
+    return [{"path": path, "content": content} for path, content in {**marker, **names}.items()]

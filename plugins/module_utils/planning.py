@@ -1,0 +1,71 @@
+"""From the whole inventory and its profile to what every node is meant to be. Controller only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .address_plan import AddressPlan, NodeAddresses
+from .intent import Intent, MemoryNeed, RailEnd
+from .inventory_rules import Inventory, plan_of
+from .meminfo import GIB
+
+
+def make_intents(inventory: Inventory, image_id: str) -> dict[str, Intent]:
+    """Every node's intent, in the order of the ranks.
+
+    The inventory must have passed `find_mistakes`, and its profile the schema. `image_id` is the one that all nodes
+    must have, empty when nothing pins it. Raises AddressPlanError.
+    """
+    plan = plan_of(inventory)
+    return {node.host: _intent(inventory, plan, node, image_id) for node in plan.nodes}
+
+
+def memory_need(profile: Mapping[str, Any]) -> MemoryNeed:
+    """Bytes that one rank of a profile takes; the weights are shared evenly by all ranks of TP and PP."""
+    memory, parallel = profile["memory"], profile["parallel"]
+    return MemoryNeed(
+        weights=profile["weights"]["bytes"] // (parallel["tp"] * parallel["pp"]),
+        kv_cache=memory["kv_cache_bytes"],
+        runtime=int(memory["runtime_gib"] * GIB),
+        floor=int(memory["floor_gib"] * GIB),
+        utilization=float(memory.get("utilization", 0)),
+    )
+
+
+def _intent(inventory: Inventory, plan: AddressPlan, node: NodeAddresses, image_id: str) -> Intent:
+    profile: Any = inventory.profile
+
+    def value(name: str) -> Any:
+        return inventory.value(node.host, name)
+
+    management = _text(value("ansible_host"), node.host)
+    return Intent(
+        host=node.host,
+        rank=node.rank,
+        world_size=len(plan.nodes),
+        management=management,
+        head=plan.nodes[0].host,
+        head_address=plan.head_address,
+        rails=tuple(RailEnd(rail.rail, rail.netdev, rail.address, rail.cidr, rail.mtu) for rail in node.rails),
+        peers={peer.host: tuple(rail.address for rail in peer.rails) for peer in plan.peers(node.host)},
+        accelerator=profile["accelerator"],
+        memory=memory_need(profile),
+        weights_path=f"{value('model_store_path')}/{profile['weights']['directory']}",
+        weights_pushed=bool(value("model_store_source")),
+        image=value("engine_image_ref"),
+        image_id=image_id,
+        api_host=_text(inventory.value(plan.nodes[0].host, "serving_api_host"), _head_management(inventory, plan)),
+        api_port=profile["serve"]["port"],
+        master_port=profile["serve"]["master_port"],
+        daemon_config=value("container_runtime_daemon_config"),
+    )
+
+
+def _head_management(inventory: Inventory, plan: AddressPlan) -> str:
+    head = plan.nodes[0].host
+    return _text(inventory.value(head, "ansible_host"), head)
+
+
+def _text(value: object, otherwise: str) -> str:
+    return value if isinstance(value, str) and value else otherwise

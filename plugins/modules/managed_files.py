@@ -1,0 +1,126 @@
+#!/usr/bin/python
+"""All files of a role in one call, with what was there before kept."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: managed_files
+short_description: Write all files of a role in one call and keep what was there before
+description:
+  - Writes files atomically, and only those whose content or mode differs.
+  - Before the first change of a file, what was there is recorded in C(/var/lib/sparkwright/before.json). That entry is
+    written once and never overwritten, so the file can be put back as the user had it.
+options:
+  files:
+    description: The files that must be there.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path:
+        description: Absolute path.
+        type: path
+        required: true
+      content:
+        description: The whole text of the file.
+        type: str
+        required: true
+      mode:
+        description: Mode of the file in octal, as a string.
+        type: str
+        default: "0644"
+      secret:
+        description: Keeps the content out of the diff.
+        type: bool
+        default: false
+author: [Sparkwright (@sparkwright)]
+"""
+
+EXAMPLES = r"""
+- name: Write both environment files
+  sparkwright.cluster.managed_files:
+    files:
+      - path: /etc/sparkwright/nccl.env
+        content: "NCCL_NET=IB\n"
+      - path: /etc/sparkwright/engine.env
+        content: "HF_TOKEN=...\n"
+        mode: "0600"
+        secret: true
+"""
+
+RETURN = r"""
+paths:
+  description: The files that were written, or would be in check mode.
+  returned: always
+  type: list
+  elements: str
+recorded:
+  description: The files whose former state was recorded by this call.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sparkwright.cluster.plugins.module_utils.recorded import (
+    file_entry,
+    remember,
+    write_atomically,
+)
+
+FILE = {
+    "path": {"type": "path", "required": True},
+    "content": {"type": "str", "required": True},
+    "mode": {"type": "str", "default": "0644"},
+    "secret": {"type": "bool", "default": False},
+}
+
+
+def state_of(path: Path) -> tuple[str | None, int | None]:
+    """A file's text and mode, or None for both when there is no file."""
+    if not path.exists():
+        return None, None
+    return path.read_text(encoding="utf-8", errors="replace"), path.stat().st_mode & 0o7777
+
+
+def difference(wanted: dict[str, Any], text: str | None, mode: int | None) -> dict[str, str]:
+    """One file's entry of the diff that Ansible prints."""
+    headers = {"before_header": wanted["path"], "after_header": wanted["path"]}
+    if wanted["secret"]:
+        return {**headers, "before": "(secret)\n", "after": "(another secret)\n"}
+    if text == wanted["content"]:
+        return {**headers, "before": f"mode {mode:04o}\n", "after": f"mode {wanted['mode']}\n"}
+    return {**headers, "before": text or "", "after": wanted["content"]}
+
+
+def main() -> None:
+    """Compare, record, write."""
+    module = AnsibleModule(
+        argument_spec={
+            "files": {"type": "list", "elements": "dict", "options": FILE, "required": True, "no_log": False}
+        },
+        supports_check_mode=True,
+    )
+    changed, diffs = [], []
+    for wanted in module.params["files"]:
+        text, mode = state_of(Path(wanted["path"]))
+        if text != wanted["content"] or mode != int(wanted["mode"], 8):
+            changed.append(wanted)
+            diffs.append(difference(wanted, text, mode))
+    recorded: list[str] = []
+    if changed and not module.check_mode:
+        os.umask(0o022)
+        recorded = remember("files", {wanted["path"]: file_entry(Path(wanted["path"])) for wanted in changed})
+        for wanted in changed:
+            write_atomically(Path(wanted["path"]), wanted["content"].encode(), int(wanted["mode"], 8))
+    paths = [wanted["path"] for wanted in changed]
+    module.exit_json(changed=bool(paths), paths=paths, recorded=recorded, diff=diffs)
+
+
+if __name__ == "__main__":
+    main()

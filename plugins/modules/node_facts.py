@@ -1,0 +1,132 @@
+#!/usr/bin/python
+"""Everything about one node in one call."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_facts
+short_description: Read everything about one node in one call
+description:
+  - Reads platform, memory, fabric, container runtime, weights and serving state of a node and returns them as data.
+  - It changes nothing. Every command and every look at the weights is bounded in time.
+  - An action plugin of the same name fills in what the inventory knows (the root of the hardware files, the checkpoint,
+    the image, the peers to ping). A node that cannot be reached, or where sudo fails, comes back as data with
+    C(reachable) false and a reason, so that one table can name all nodes that fail.
+options:
+  subsets:
+    description: What to read. Less is faster.
+    type: list
+    elements: str
+    choices: [platform, memory, fabric, runtime, weights, serving]
+    default: [platform, memory, fabric, runtime, weights, serving]
+  probe_paths:
+    description: Also send pings of the full MTU, unfragmented, to every peer on every rail.
+    type: bool
+    default: false
+  hardware_root:
+    description: Root below which hardware files are read first. Filled in from C(sparkwright_hardware_root).
+    type: path
+    default: /
+  weights_path:
+    description: Directory of the checkpoint on the node. Filled in from the profile.
+    type: path
+  images:
+    description: Image references whose image IDs are wanted. Filled in from C(engine_image_ref).
+    type: list
+    elements: str
+    default: []
+  pings:
+    description: The pings to send. Filled in from the address plan.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      netdev:
+        description: Interface to send from.
+        type: str
+        required: true
+      address:
+        description: Address of the peer.
+        type: str
+        required: true
+      size:
+        description: Bytes of payload, the MTU less 28.
+        type: int
+        required: true
+author: [Sparkwright (@sparkwright)]
+"""
+
+EXAMPLES = r"""
+- name: Read the fabric of every node and try every path
+  sparkwright.cluster.node_facts:
+    subsets: [fabric]
+    probe_paths: true
+  register: fabric_facts
+"""
+
+RETURN = r"""
+node:
+  description:
+    - What was read; sections that were not asked for are absent.
+    - The file C(module_utils/facts.py) of this collection describes every key.
+  returned: always
+  type: dict
+  contains:
+    reachable:
+      description: Whether the node answered and the account could become root.
+      type: bool
+    reason:
+      description: Why not, in the words of ssh or sudo.
+      type: str
+      returned: when the node could not be read
+    platform:
+      description: System, kernel, Python, GPU and driver.
+      type: dict
+    memory:
+      description: The figures of /proc/meminfo in kB.
+      type: dict
+    fabric:
+      description: Network devices, RDMA devices with their GID tables, default routes, netplan files, answered pings.
+      type: dict
+    runtime:
+      description: Docker, its images that were asked for, and all containers.
+      type: dict
+    weights:
+      description: The checkpoint's index and shards with their sizes in bytes.
+      type: dict
+    serving:
+      description: State of the engine's unit, and all listening TCP sockets.
+      type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sparkwright.cluster.plugins.module_utils.node_reader import SUBSETS, NodeReader
+
+
+def main() -> None:
+    """Read and return."""
+    ping = {
+        "netdev": {"type": "str", "required": True},
+        "address": {"type": "str", "required": True},
+        "size": {"type": "int", "required": True},
+    }
+    module = AnsibleModule(
+        argument_spec={
+            "subsets": {"type": "list", "elements": "str", "choices": list(SUBSETS), "default": list(SUBSETS)},
+            "probe_paths": {"type": "bool", "default": False},
+            "hardware_root": {"type": "path", "default": "/"},
+            "weights_path": {"type": "path"},
+            "images": {"type": "list", "elements": "str", "default": []},
+            "pings": {"type": "list", "elements": "dict", "options": ping, "default": []},
+        },
+        supports_check_mode=True,
+    )
+    asked = module.params
+    reader = NodeReader(asked["hardware_root"])
+    node = reader.read(asked["subsets"], asked["weights_path"], asked["images"], asked["pings"])
+    module.exit_json(changed=False, node=node)
+
+
+if __name__ == "__main__":
+    main()

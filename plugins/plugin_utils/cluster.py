@@ -1,0 +1,121 @@
+"""From the inventory and the facts that a task registered to the cluster that the checks and the plan look at."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.template import Templar
+
+from ansible_collections.sparkwright.cluster.plugins.module_utils.address_plan import AddressPlanError
+from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import Cluster
+from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import Weights
+from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import Intent
+from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rules import Inventory
+from ansible_collections.sparkwright.cluster.plugins.module_utils.launch import HostPaths, Launch, render
+from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import NcclEnvError, nccl_env
+from ansible_collections.sparkwright.cluster.plugins.module_utils.node_reader import read_weights
+from ansible_collections.sparkwright.cluster.plugins.module_utils.planning import make_intents
+from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import plain, read_inventory
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The inventory, its profile, and every node's intent."""
+
+    inventory: Inventory
+    profile: Mapping[str, Any]
+    intents: Mapping[str, Intent]
+
+    def value(self, host: str, name: str) -> Any:
+        """A variable of a host, or its role's default."""
+        return self.inventory.value(host, name)
+
+
+def make_plan(templar: Templar, task_vars: Mapping[str, Any]) -> Plan:
+    """The plan of the whole inventory. Raises AnsibleActionFail when there can be none."""
+    inventory = read_inventory(templar, task_vars).inventory
+    if not isinstance(inventory.profile, Mapping):
+        raise AnsibleActionFail("all nodes: there is no profile to plan with; remedy: correct sparkwright_profile")
+    try:
+        intents = make_intents(inventory, image_id(inventory))
+    except AddressPlanError as error:
+        raise AnsibleActionFail(str(error)) from None
+    return Plan(inventory, inventory.profile, intents)
+
+
+def make_cluster(plan: Plan, task_vars: Mapping[str, Any], registered: str) -> Cluster:
+    """The plan with the facts that the task `register: <registered>` left on every node."""
+    facts = {host: _facts(task_vars, host, registered) for host in plan.intents}
+    hashes = {host: launch.config_hash for host in plan.intents if (launch := launch_of(plan, host, facts[host]))}
+    return Cluster(facts, plan.intents, hashes, weights_source(plan))
+
+
+def nccl_of(plan: Plan, host: str, facts: Mapping[str, Any]) -> dict[str, str]:
+    """A node's NCCL environment. Raises NcclEnvError, also when the fabric was not read."""
+    if "fabric" not in facts:
+        raise NcclEnvError("the fabric was not read")
+    tunables = {name: str(value) for name, value in plan.profile.get("nccl_env", {}).items()}
+    return nccl_env(plan.intents[host].rails, facts["fabric"], tunables)
+
+
+def launch_of(plan: Plan, host: str, facts: Mapping[str, Any]) -> Launch | None:
+    """A node's launch, or None as long as its fabric leaves it undecided."""
+    intent = plan.intents[host]
+    try:
+        nccl = nccl_of(plan, host, facts)
+    except NcclEnvError:
+        return None
+    paths = HostPaths(
+        models=plan.value(host, "model_store_path"),
+        cache=plan.value(host, "serving_cache_path"),
+        extra_mounts=tuple(plan.value(host, "serving_extra_mounts")),
+    )
+    found = facts.get("runtime", {}).get("images", {}).get(intent.image)
+    return render(plan.profile, intent, paths, nccl, intent.image_id or found or intent.image)
+
+
+def weights_source(plan: Plan) -> Weights | None:
+    """The checkpoint on the controller that is copied to the nodes, or None when they have it already."""
+    head = next(iter(plan.intents.values()))
+    source = plan.value(head.host, "model_store_source")
+    return read_weights(Path(source).expanduser()) if source else None
+
+
+def image_id(inventory: Inventory) -> str:
+    """The image ID that all nodes must have: the pinned one, or that of the archive on the controller, or none."""
+    head = inventory.nodes[0]
+    pinned, archive = inventory.value(head, "engine_image_id"), inventory.value(head, "engine_image_archive")
+    if not archive:
+        return str(pinned or "")
+    found = archive_image_id(Path(str(archive)).expanduser())
+    if pinned and pinned != found:
+        raise AnsibleActionFail(
+            f"controller: {archive} holds {found}; limit: engine_image_id {pinned}; remedy: correct one of the two"
+        )
+    return found
+
+
+def archive_image_id(archive: Path) -> str:
+    """The image ID in a `docker save` archive. Raises AnsibleActionFail when it is none, or holds several images."""
+    try:
+        with tarfile.open(archive) as tar:
+            manifest = json.load(tar.extractfile("manifest.json"))
+        (image,) = manifest
+        digest = Path(image["Config"]).name.removesuffix(".json")
+    except (OSError, tarfile.TarError, KeyError, ValueError, TypeError) as error:
+        raise AnsibleActionFail(
+            f"controller: {archive} is no archive of one image ({error}); limit: what `docker save` writes; "
+            "remedy: correct engine_image_archive"
+        ) from None
+    return f"sha256:{digest}"
+
+
+def _facts(task_vars: Mapping[str, Any], host: str, registered: str) -> Any:
+    result = task_vars["hostvars"][host].get(registered) or {}
+    return plain(result.get("node")) or {"reachable": False, "privileged": False, "reason": "it was not asked"}
