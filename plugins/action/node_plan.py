@@ -31,6 +31,9 @@ from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import
 )
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import REPO
 
+# A load of 410 GB takes about ten minutes, the graphs as long again.
+READY_MINUTES = 30
+
 
 class ActionModule(ActionBase):
     """Renders; the roles write what it returns."""
@@ -57,6 +60,8 @@ class ActionModule(ActionBase):
             "launch": launch_data(launch_of(plan, host, facts), plan, host),
             "state": str(state_of(cluster)),
             "model": plan.profile["serve"]["name"],
+            "api_url": f"http://{intent.api_host}:{intent.api_port}",
+            "ready_minutes": plan.profile["serve"].get("ready_minutes", READY_MINUTES),
         }
 
     def nccl_text(self, plan, host, facts) -> str | None:
@@ -123,4 +128,4 @@ def library_files() -> list[dict[str, str]]:
     package = f"{LIBRARY}/sparkwright"
     names = {f"{package}/{name}.py": (sources / f"{name}.py").read_text(encoding="utf-8") for name in NODE_LIBRARY}
     marker = {f"{package}/__init__.py": '"""The part of Sparkwright that runs on a node."""\n'}
-    return [{"path": path, "content": content} for path, content in {**marker, **names}.items()]
+    return [{"path": path, "content": content, "diff": "digest"} for path, content in {**marker, **names}.items()]

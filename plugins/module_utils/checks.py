@@ -126,9 +126,12 @@ def refusals(checks: Iterable[Check]) -> list[Check]:
 
 
 def table(checks: Iterable[Check], hosts: Iterable[str]) -> str:
-    """The results as a table, a line a check and a column a node, with the lines that are not ok below it."""
+    """The results as a table, a line a check and a column a node, with the lines that are not ok below it.
+
+    `hosts` orders the columns; a result of another host, such as the controller, gets a column of its own behind them.
+    """
     results = list(checks)
-    columns = list(hosts)
+    columns = list(dict.fromkeys([*hosts, *(check.host for check in results)]))
     rows = [["check", *columns]]
     for name in dict.fromkeys(check.name for check in results):
         found = {check.host: check.status for check in results if check.name == name}

@@ -24,9 +24,10 @@ options:
     description: How long this call may take.
     type: int
     default: 15
-  api_key:
-    description: Bearer token of the API, where one is set.
-    type: str
+  limit_minutes:
+    description: Fail when the unit was started longer ago than this and still does not answer.
+    type: int
+    required: true
 author: [Sparkwright (@sparkwright)]
 """
 
@@ -35,6 +36,7 @@ EXAMPLES = r"""
   sparkwright.cluster.engine_wait:
     url: http://192.168.1.11:8000
     model: glm-5.2
+    limit_minutes: 30
   register: waited
 """
 
@@ -50,7 +52,6 @@ stage:
 """
 
 import time
-import urllib.error
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -59,51 +60,70 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.names import E
 
 # Seconds between two looks; a look that fails costs the engine nothing.
 PAUSE = 2
+# Seconds for one token; the first one after a load compiles kernels.
+ANSWER_SECONDS = 30
 LOG_LINES = 40
 GONE = ("failed", "inactive", "deactivating")
 
 
-def unit_state(module: AnsibleModule) -> str:
-    """The unit's ActiveState."""
-    _, out, _ = module.run_command(["systemctl", "show", ENGINE_UNIT, "--property=ActiveState", "--value"])
-    return str(out).strip()
+class Rank:
+    """This node's rank as systemd and its log show it."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        """Remember the module that runs the commands."""
+        self.module = module
+
+    def unit(self) -> tuple[str, float]:
+        """The unit's ActiveState, and the minutes since it was last started."""
+        properties = "--property=ActiveState,InactiveExitTimestampMonotonic"
+        _, out, _ = self.module.run_command(["systemctl", "show", ENGINE_UNIT, properties], check_rc=True)
+        shown = dict(line.split("=", 1) for line in str(out).splitlines())
+        started = int(shown["InactiveExitTimestampMonotonic"]) / 1e6
+        return shown["ActiveState"], (time.monotonic() - started) / 60
+
+    def log(self, lines: int) -> list[str]:
+        """The last lines of the unit's log that say anything."""
+        command = ["journalctl", "--unit", ENGINE_UNIT, "--output=cat", "--no-pager", "--lines", str(lines)]
+        _, out, _ = self.module.run_command(command)
+        return [line for line in str(out).splitlines() if line.strip()]
+
+    def fail(self, fact: str, limit: str) -> None:
+        """End the launch with the log of this rank."""
+        remedy = f"read the log below, the whole of it is in `journalctl -u {ENGINE_UNIT}`"
+        self.module.fail_json(msg=f"{fact}; limit: {limit}; remedy: {remedy}", log=self.log(LOG_LINES))
 
 
-def log(module: AnsibleModule, lines: int) -> list[str]:
-    """The last lines of the unit's log in its present run."""
-    command = ["journalctl", "--unit", ENGINE_UNIT, "--output=cat", "--no-pager", "--lines", str(lines)]
-    _, out, _ = module.run_command(command)
-    return [line for line in str(out).splitlines() if line.strip()]
+def answers(url: str, model: str) -> bool:
+    """Whether the model generates a token now."""
+    try:
+        return generate(url, model, "1", tokens=1, timeout=ANSWER_SECONDS).tokens > 0
+    except (OSError, ValueError):
+        return False
 
 
 def main() -> None:
-    """Look until the time is up."""
+    """Look until the time of this step is up."""
     module = AnsibleModule(
         argument_spec={
             "url": {"type": "str", "required": True},
             "model": {"type": "str", "required": True},
             "seconds": {"type": "int", "default": 15},
-            "api_key": {"type": "str", "no_log": True},
+            "limit_minutes": {"type": "int", "required": True},
         },
         supports_check_mode=True,
     )
-    asked = module.params
+    asked, rank = module.params, Rank(module)
     until = time.monotonic() + asked["seconds"]
     while True:
-        state = unit_state(module)
+        state, minutes = rank.unit()
         if state in GONE:
-            last = log(module, LOG_LINES)
-            module.fail_json(
-                msg=f"the engine's unit is {state}; limit: active until it serves; remedy: read the log below",
-                log=last,
-            )
-        try:
-            answer = generate(asked["url"], asked["model"], "1", tokens=1, timeout=PAUSE * 5, api_key=asked["api_key"])
-            module.exit_json(changed=False, ready=answer.tokens > 0, stage="serving")
-        except (urllib.error.URLError, OSError, ValueError):
-            pass
+            rank.fail(f"the engine's unit is {state}", "active until the model answers")
+        if answers(asked["url"], asked["model"]):
+            module.exit_json(changed=False, ready=True, stage="serving")
+        if minutes > asked["limit_minutes"]:
+            rank.fail(f"no answer {minutes:.0f} minutes after the start", f"{asked['limit_minutes']} minutes")
         if time.monotonic() + PAUSE > until:
-            module.exit_json(changed=False, ready=False, stage=(log(module, 1) or ["no log yet"])[-1])
+            module.exit_json(changed=False, ready=False, stage=(rank.log(1) or ["no log yet"])[-1])
         time.sleep(PAUSE)
 
 

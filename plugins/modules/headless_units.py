@@ -142,6 +142,14 @@ def as_units(policy: Iterable[dict[str, Any]], key: str) -> list[dict[str, Any]]
     ]
 
 
+def shown(changes: Sequence[Change]) -> tuple[str, str]:
+    """The changes as the two sides of a diff."""
+    results = {"mask": "masked", "disable": "disabled"}
+    before = [f"{c.unit}: {c.before.state}{', active' if c.before.active else ''}\n" for c in changes]
+    after = [f"{c.unit}: {results.get(c.verb, c.before.state)}\n" for c in changes]
+    return "".join(before), "".join(after)
+
+
 def main() -> None:
     """Decide, show, record, act."""
     module = AnsibleModule(
@@ -175,8 +183,10 @@ def main() -> None:
             systemctl("set-default", names=[new_target])
     named = [name for entry in asked["policy"] for name in entry["units"] + entry["user_units"]]
     unknown = sorted(name for name in named if name not in system and name not in user)
-    before = [f"{c.unit} {c.before.state}{' active' if c.before.active else ''}\n" for c in [*changes, *user_changes]]
-    diff = {"before": "".join(before), "after": "".join(f"{action}\n" for action in actions)}
+    before, after = shown([*changes, *user_changes])
+    if new_target:
+        before, after = f"{before}boot: {target}\n", f"{after}boot: {new_target}\n"
+    diff = {"before": before, "after": after}
     module.exit_json(changed=bool(actions), actions=actions, unknown=unknown, diff=diff)
 
 

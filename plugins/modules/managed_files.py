@@ -29,10 +29,11 @@ options:
         description: Mode of the file in octal, as a string.
         type: str
         default: "0644"
-      secret:
-        description: Keeps the content out of the diff.
-        type: bool
-        default: false
+      diff:
+        description: What the diff shows of it, C(text) or only a C(digest), for program text that nobody reviews there.
+        type: str
+        choices: [text, digest]
+        default: text
 author: [Sparkwright (@sparkwright)]
 """
 
@@ -43,9 +44,8 @@ EXAMPLES = r"""
       - path: /etc/sparkwright/nccl.env
         content: "NCCL_NET=IB\n"
       - path: /etc/sparkwright/engine.env
-        content: "HF_TOKEN=...\n"
+        content: "HF_HUB_OFFLINE=1\n"
         mode: "0600"
-        secret: true
 """
 
 RETURN = r"""
@@ -61,6 +61,7 @@ recorded:
   elements: str
 """
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,7 @@ FILE = {
     "path": {"type": "path", "required": True},
     "content": {"type": "str", "required": True},
     "mode": {"type": "str", "default": "0644"},
-    "secret": {"type": "bool", "default": False},
+    "diff": {"type": "str", "choices": ["text", "digest"], "default": "text"},
 }
 
 
@@ -88,11 +89,16 @@ def state_of(path: Path) -> tuple[str | None, int | None]:
     return path.read_text(encoding="utf-8", errors="replace"), path.stat().st_mode & 0o7777
 
 
+def digest(text: str | None) -> str:
+    """A text in one line."""
+    return "" if text is None else f"SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:12]}\n"
+
+
 def difference(wanted: dict[str, Any], text: str | None, mode: int | None) -> dict[str, str]:
     """One file's entry of the diff that Ansible prints."""
     headers = {"before_header": wanted["path"], "after_header": wanted["path"]}
-    if wanted["secret"]:
-        return {**headers, "before": "(secret)\n", "after": "(another secret)\n"}
+    if wanted["diff"] == "digest":
+        return {**headers, "before": digest(text), "after": digest(wanted["content"])}
     if text == wanted["content"]:
         return {**headers, "before": f"mode {mode:04o}\n", "after": f"mode {wanted['mode']}\n"}
     return {**headers, "before": text or "", "after": wanted["content"]}

@@ -1,0 +1,77 @@
+#!/usr/bin/python
+"""Documentation of the action plugin of the same name, which does the work on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_plan
+short_description: Render what a node is meant to be, without touching it
+description:
+  - From the inventory, the profile and the node's own facts to the text of every file and the command line of its rank.
+  - A part whose facts were not read is null.
+options:
+  facts:
+    description: Name of the variable in which a task with C(sparkwright.cluster.node_facts) was registered.
+    type: str
+    required: true
+attributes:
+  check_mode:
+    description: Does the same in check mode.
+    support: full
+author:
+  - Sparkwright
+"""
+
+EXAMPLES = r"""
+- name: Plan the rails
+  sparkwright.cluster.node_plan:
+    facts: fabric_facts
+  register: plan
+"""
+
+RETURN = r"""
+intent:
+  description: The node's rank, rails with addresses, peers, ports, image and memory need in bytes.
+  returned: success
+  type: dict
+netplan:
+  description: Text of our netplan file.
+  returned: success
+  type: str
+nccl_env:
+  description: Text of the NCCL environment file.
+  returned: success
+  type: str
+daemon_json:
+  description: Merged text of Docker's configuration; null when there is nothing to add.
+  returned: success
+  type: str
+weights_current:
+  description: Whether the node's checkpoint is whole and the same as the controller's.
+  returned: success
+  type: bool
+image_current:
+  description: Whether the node has the image, and the pinned one.
+  returned: success
+  type: bool
+launch:
+  description: Argument list of the container, hash of the configuration, and the files of the serving role.
+  returned: success
+  type: dict
+state:
+  description: State of the whole cluster, one of running, down and partial.
+  returned: success
+  type: str
+model:
+  description: Name of the model in the API.
+  returned: success
+  type: str
+api_url:
+  description: Base address of the API.
+  returned: success
+  type: str
+ready_minutes:
+  description: Longest time from start to the first answer, in minutes.
+  returned: success
+  type: int
+"""
