@@ -21,7 +21,10 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.names import (
     NODE_LIBRARY,
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import NcclEnvError, env_file
-from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import render_netplan
+from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import (
+    rails_as_planned,
+    render_netplan,
+)
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import complete, fingerprint
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import (
     launch_of,
@@ -53,6 +56,7 @@ class ActionModule(ActionBase):
             "changed": False,
             "intent": intent.as_data(),
             "netplan": render_netplan(intent.rails),
+            "rails_current": "fabric" in facts and rails_as_planned(facts["fabric"], intent.rails),
             "nccl_env": self.nccl_text(plan, host, facts),
             "daemon_json": daemon_text(intent, facts),
             "weights_current": weights_current(facts, cluster.source),

@@ -9,7 +9,7 @@ from .facts import Fabric, device_of, engine_runs, gid_rows
 from .gids import find_ipv4, summary
 from .intent import Intent, RailEnd
 from .names import NETPLAN_FILE
-from .netplan import render_netplan
+from .netplan import rails_as_planned, render_netplan
 
 
 def _ends(cluster: Cluster) -> Iterator[tuple[str, Fabric, Intent, RailEnd]]:
@@ -139,7 +139,7 @@ def address(cluster: Cluster) -> Iterator[Check]:
             Status.OK if found == [rail.cidr] else Status.REFUSE,
             f"{rail.netdev} has {', '.join(found) or 'no address'}",
             f"{rail.cidr} alone",
-            "run site.yml, which writes netplan again",
+            "run playbooks/stop.yml if it serves, then site.yml, which applies netplan",
             subject=rail.name,
         )
 
@@ -155,7 +155,7 @@ def mtu(cluster: Cluster) -> Iterator[Check]:
             Status.OK if found == rail.mtu else Status.REFUSE,
             f"the MTU of {rail.netdev} is {found}",
             str(rail.mtu),
-            "run site.yml, which writes netplan again",
+            "run playbooks/stop.yml if it serves, then site.yml, which applies netplan",
             subject=rail.name,
         )
 
@@ -186,14 +186,15 @@ def gid(cluster: Cluster) -> Iterator[Check]:
 def serving(cluster: Cluster) -> Iterator[Check]:
     """Applying netplan takes the rails down for a moment, which ends the launch of every rank."""
     for host, fabric, intent in cluster.having("fabric"):
-        changes = fabric["own_netplan"] != render_netplan(intent.rails) and engine_runs(cluster.facts[host])
+        right = fabric["own_netplan"] == render_netplan(intent.rails) and rails_as_planned(fabric, intent.rails)
+        blocked = not right and engine_runs(cluster.facts[host])
         yield Check(
             "fabric.serving",
             host,
-            Status.REFUSE if changes else Status.OK,
-            f"{NETPLAN_FILE} would change" if changes else "netplan stays as it is, or no engine serves",
-            "no change while the engine serves",
-            "run playbooks/stop.yml first",
+            Status.REFUSE if blocked else Status.OK,
+            f"the rails or {NETPLAN_FILE} are not as planned" if blocked else "no netplan apply is due",
+            "no netplan apply while the engine serves",
+            "run playbooks/stop.yml, then site.yml",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from .facts import Fabric
 from .intent import RailEnd
 
 _HEAD = """\
@@ -24,6 +25,12 @@ _RAIL = """\
       mtu: {mtu}
       addresses: [{cidr}]
 """
+
+
+def rails_as_planned(fabric: Fabric, rails: Iterable[RailEnd]) -> bool:
+    """True when every rail has its address, as its only one, and its MTU."""
+    found = ((rail, fabric["netdevs"].get(rail.netdev)) for rail in rails)
+    return all(dev is not None and dev["addresses"] == [rail.cidr] and dev["mtu"] == rail.mtu for rail, dev in found)
 
 
 def render_netplan(rails: Iterable[RailEnd]) -> str:

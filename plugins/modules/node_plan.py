@@ -38,6 +38,10 @@ netplan:
   description: Text of our netplan file.
   returned: success
   type: str
+rails_current:
+  description: Whether every rail has its planned address and MTU now.
+  returned: success
+  type: bool
 nccl_env:
   description: Text of the NCCL environment file.
   returned: success

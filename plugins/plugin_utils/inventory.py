@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,9 +66,9 @@ def profile_mistakes(profile: object) -> list[Mistake]:
     """What the profile's schema finds, one line each; a profile that could not be read has its own line already."""
     if not isinstance(profile, Mapping):
         return []
-    schema = load_mapping(REPO / "profiles" / "schema.yml")
+    schema = json.loads((REPO / "profiles" / "schema.json").read_text(encoding="utf-8"))
     errors = sorted(Draft202012Validator(schema).iter_errors(profile), key=lambda error: error.json_path)
-    lines = [f"the profile's {error.json_path.removeprefix('$.')}: {error.message}" for error in errors]
+    lines = [f"the profile at {error.json_path}: {error.message}" for error in errors]
     return [Mistake(ALL_NODES, line, "correct the profile") for line in lines]
 
 

@@ -38,6 +38,12 @@ PLAY = [
 ]
 
 
+def profile(**shape):
+    """The lab's profile with another shape."""
+    data = yaml.safe_load((REPO / "profiles/lab-tiny-tp4.yml").read_text())
+    return {**data, "parallel": {"tp": 4, "pp": 1, "dcp": 1, **shape}}
+
+
 def write_yaml(path: Path, data: object) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(data, sort_keys=False))
@@ -49,13 +55,13 @@ def checkout(tmp_path):
     """A checkout with the real plugins and one small role, as the collection that it is."""
     (tmp_path / "collections/ansible_collections/sparkwright").mkdir(parents=True)
     (tmp_path / "collections/ansible_collections/sparkwright/cluster").symlink_to(tmp_path)
-    for kind in ("action", "modules", "module_utils"):
-        shutil.copytree(REPO / "plugins" / kind, tmp_path / "plugins" / kind)
+    shutil.copytree(REPO / "plugins", tmp_path / "plugins")
     write_yaml(
         tmp_path / "roles/fabric/meta/argument_specs.yml",
         {"argument_specs": {"main": {"options": FABRIC_SPECS}, "verify": {"options": {}}}},
     )
-    write_yaml(tmp_path / "profiles/tiny.yml", {"parallel": {"tp": 2}})
+    write_yaml(tmp_path / "profiles/tiny.yml", profile(tp=2))
+    shutil.copy(REPO / "profiles/schema.json", tmp_path / "profiles/schema.json")
     write_yaml(tmp_path / "play.yml", PLAY)
     return tmp_path
 
@@ -138,7 +144,7 @@ def test_templates_are_evaluated_as_the_host_sees_them(checkout):
 
 
 def test_a_profile_beside_the_inventory_comes_first(checkout):
-    beside = write_yaml(checkout / "inventory/profiles/tiny.yml", {"parallel": {"tp": 1, "pp": 2}})
+    beside = write_yaml(checkout / "inventory/profiles/tiny.yml", profile(tp=1, pp=2))
     assert success(run(checkout, sparks()))["profile_file"] == str(beside)
 
 
@@ -156,6 +162,15 @@ def test_every_mistake_is_one_line_and_no_host_is_contacted(checkout):
         "all nodes: fabric_mtuu is no variable of any role (did you mean fabric_mtu?); remedy: correct or remove it",
         'all nodes: sparkwright_profile "tinny" does not exist (did you mean tiny?); '
         "remedy: choose one that exists: tiny",
+    ]
+
+
+def test_a_mistake_in_the_profile_is_a_line_too(checkout):
+    write_yaml(checkout / "profiles/tiny.yml", {**profile(tp=2), "executor": "ray", "wieghts": {}})
+    assert refusal(run(checkout, sparks())) == [
+        "all nodes: the profile at $: Additional properties are not allowed ('wieghts' was unexpected); "
+        "remedy: correct the profile",
+        "all nodes: the profile at $.executor: 'ray' is not one of ['mp']; remedy: correct the profile",
     ]
 
 
@@ -197,13 +212,10 @@ def test_a_broken_profile_is_one_mistake_among_others(checkout, text, reason):
 
 @pytest.mark.parametrize("name", ["spark4", "spark2"])
 def test_the_example_inventories_are_right(checkout, name):
-    """Against the specifications of the real roles; the profile stands in for one that fits."""
+    """With the specifications of the real roles and the real profiles."""
     for specs in REPO.glob("roles/*/meta/argument_specs.yml"):
         target = checkout / specs.relative_to(REPO)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(specs, target)
-    inventory = REPO / "inventory" / name
-    count = len(yaml.safe_load((inventory / "hosts.yml").read_text())["sparks"]["hosts"])
-    profile = yaml.safe_load((inventory / "group_vars/sparks.yml").read_text())["sparkwright_profile"]
-    write_yaml(checkout / f"profiles/{profile}.yml", {"parallel": {"tp": count}})
-    assert success(run_play(checkout, inventory))["address_plan"]["head_address"] == "192.168.100.10"
+    shutil.copytree(REPO / "profiles", checkout / "profiles", dirs_exist_ok=True)
+    assert success(run_play(checkout, REPO / "inventory" / name))["address_plan"]["head_address"] == "192.168.100.10"

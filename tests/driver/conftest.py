@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from driver import STATE
+
+Shell = Callable[[str, str], str]
+
+
+@pytest.fixture(scope="session")
+def on_node() -> Shell:
+    """Run a shell command as root on a node and return what it printed; a failure is a failure of the test."""
+
+    def run(node: str, command: str) -> str:
+        argv = ["ssh", "-F", str(STATE / "ssh_config"), node, f"sudo sh -c {subprocess.list2cmdline([command])}"]
+        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout.strip()
+
+    return run
