@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -13,8 +17,12 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import 
     table,
 )
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import make_cluster, make_plan
+from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import REPO
 
 display = Display()
+
+# Below the checkout, ignored by git; the last report of each verb and inventory is kept.
+REPORTS = REPO / "reports"
 
 ALL = "all"
 
@@ -32,6 +40,7 @@ class ActionModule(ActionBase):
             argument_spec={
                 "facts": {"type": "str", "required": True},
                 "stage": {"type": "str", "required": True, "choices": [*Stage, ALL]},
+                "report": {"type": "str"},
             }
         )
         plan = make_plan(self._templar, task_vars)
@@ -46,6 +55,23 @@ class ActionModule(ActionBase):
             "checks": [check.as_data() for check in checks],
             "counts": {str(status): sum(check.status is status for check in checks) for status in Status},
         }
+        if asked["report"]:
+            result["report"] = write_report(asked["report"], task_vars, cluster, result["checks"])
         if refused:
             result |= {"failed": True, "msg": "\n".join(map(str, refused))}
         return result
+
+
+def write_report(name: str, task_vars, cluster, checks) -> str:
+    """Write what was read and what was found as JSON for machines; the result is the file."""
+    inventory = Path(task_vars.get("inventory_dir") or "inventory").name
+    path = REPORTS / f"{inventory}-{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    content = {
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "checks": checks,
+        "facts": dict(cluster.facts),
+        "intents": {host: intent.as_data() for host, intent in cluster.intents.items()},
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return str(path)

@@ -19,11 +19,13 @@ def bounded(work: Callable[[], T], seconds: float) -> T:
     """The result of `work`, run in a child process that is left behind when it is late.
 
     A thread would not do: a process with one thread stuck in the kernel cannot exit. Raises TimedOut, and RuntimeError
-    with the text of whatever `work` raised.
+    with the text of whatever `work` raised, or when the child ended without an answer.
     """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
+        # Held open here, it would keep a late child for ever in a write that nobody reads.
+        os.close(reader)
         _answer(work, writer)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
@@ -31,6 +33,8 @@ def bounded(work: Callable[[], T], seconds: float) -> T:
             raise TimedOut(f"no answer within {seconds} s")
         answer = pipe.read()
     os.waitpid(child, 0)
+    if not answer:
+        raise RuntimeError("its process ended without an answer")
     good, value = pickle.loads(answer)
     if not good:
         raise RuntimeError(value)
@@ -39,10 +43,16 @@ def bounded(work: Callable[[], T], seconds: float) -> T:
 
 
 def _answer(work: Callable[[], object], writer: int) -> None:
+    """Never returns, whatever `work` does: the child must not go on with the program of its parent."""
     try:
-        answer = pickle.dumps((True, work()))
+        with os.fdopen(writer, "wb") as pipe:
+            pipe.write(_pickled(work))
+    finally:
+        os._exit(0)
+
+
+def _pickled(work: Callable[[], object]) -> bytes:
+    try:
+        return pickle.dumps((True, work()))
     except Exception as error:
-        answer = pickle.dumps((False, f"{type(error).__name__}: {error}"))
-    with os.fdopen(writer, "wb") as pipe:
-        pipe.write(answer)
-    os._exit(0)
+        return pickle.dumps((False, f"{type(error).__name__}: {error}"))

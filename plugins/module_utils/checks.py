@@ -60,11 +60,11 @@ class Check:
         return f"{self.id} {self.subject}".strip()
 
     def __str__(self) -> str:
-        """The result as one line of plain English."""
+        """The result as one line of plain English; what is right needs no remedy."""
         parts = [f"{self.host}: {self.fact}"]
         if self.limit:
             parts.append(f"limit: {self.limit}")
-        if self.remedy:
+        if self.remedy and self.status is not Status.OK:
             parts.append(f"remedy: {self.remedy}")
         return " ".join("; ".join(parts).split())
 

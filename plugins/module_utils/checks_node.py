@@ -158,7 +158,7 @@ def memory_boot_guard(cluster: Cluster) -> Iterator[Check]:
             Status.OK if available >= asked else Status.REFUSE,
             f"MemAvailable is {available / GIB:.2f} GiB",
             f"{asked / GIB:.2f} GiB ({intent.memory.utilization} of {total / GIB:.2f})",
-            f"set the profile's memory.utilization to at most {most:.2f}",
+            f"set memory.utilization and gpu-memory-utilization of the profile to at most {most:.2f}",
         )
 
 

@@ -30,7 +30,8 @@ def state_of(cluster: Cluster) -> State:
         if container is None:
             absent += unit in ("inactive", "failed")
         elif container["state"] == "running" and unit == "active":
-            running += container["labels"].get(LABEL_CONFIG) == cluster.config_hashes.get(host)
+            # Without a known hash nothing can be the wanted configuration.
+            running += container["labels"].get(LABEL_CONFIG, "none") == cluster.config_hashes.get(host)
     if running == len(cluster.intents):
         return State.RUNNING
     return State.DOWN if absent == len(cluster.intents) else State.PARTIAL

@@ -119,7 +119,8 @@ class NodeReader:
 
     def fabric(self, pings: Sequence[dict[str, Any]] = ()) -> Fabric:
         """Network and RDMA devices, default routes, who configures them, and which peers answer."""
-        netdevs = {link["ifname"]: self._netdev(link) for link in self._json(["ip", "-j", "-4", "addr"])}
+        # Without `-4`, which would hide every interface that has no IPv4 address yet.
+        netdevs = {link["ifname"]: self._netdev(link) for link in self._json(["ip", "-j", "addr"])}
         devices = {path.name: self._rdma(path) for path in self._children("sys/class/infiniband")}
         routes = self._json(["ip", "-j", "-4", "route", "show", "default"])
         return {
@@ -163,6 +164,8 @@ class NodeReader:
             return bounded(lambda: read_weights(Path(path)), WEIGHTS_SECONDS)
         except TimedOut:
             return _no_weights(path, f"it did not answer within {WEIGHTS_SECONDS} s")
+        except RuntimeError as error:
+            return _no_weights(path, f"it cannot be read: {error}")
 
     def _text(self, name: str) -> str:
         """The first readable file of that name below the roots, or an empty string."""
@@ -201,7 +204,7 @@ class NodeReader:
             "operstate": str(link.get("operstate", "UNKNOWN")),
             "mac": str(link.get("address", "")),
             "phys_port_name": self._text(f"sys/class/net/{name}/phys_port_name").strip() or None,
-            "addresses": [f"{a['local']}/{a['prefixlen']}" for a in link.get("addr_info", []) if "local" in a],
+            "addresses": [f"{a['local']}/{a['prefixlen']}" for a in link["addr_info"] if a.get("family") == "inet"],
         }
 
     def _rdma(self, path: Path) -> RdmaDevice:
@@ -251,8 +254,8 @@ def parse_listeners(text: str) -> list[Listener]:
         if not port.isdigit():
             continue
         owner = re.search(r'users:\(\("([^"]+)"', line)
-        # `%lo` names the interface that a socket is bound to.
-        plain = address.strip("[]").split("%")[0]
+        # `%lo` names the interface that a socket is bound to; ::ffff: is IPv4 on a socket of both families.
+        plain = address.split("%")[0].strip("[]").removeprefix("::ffff:")
         name = owner.group(1) if owner else ""
         found.append({"address": "0.0.0.0" if plain == "*" else plain, "port": int(port), "process": name})
     return found
@@ -313,11 +316,16 @@ def _no_weights(path: str, error: str) -> Weights:
 
 
 def _shard(path: Path) -> Shard:
-    with path.open("rb") as file:
-        first = file.read(LENGTH_BYTES)
-        header = parse_header(first, file.read(header_length(first) or 0))
+    """A shard that cannot be opened, such as a link to nowhere, comes back as an empty one without a header."""
+    try:
+        with path.open("rb") as file:
+            first = file.read(LENGTH_BYTES)
+            header = parse_header(first, file.read(header_length(first) or 0))
+            size = os.fstat(file.fileno()).st_size
+    except OSError:
+        return {"size": 0, "expected": None, "tensors": 0}
     return {
-        "size": path.stat().st_size,
+        "size": size,
         "expected": header.file_bytes if header else None,
         "tensors": header.tensors if header else 0,
     }

@@ -24,10 +24,14 @@ def load(path: str = RECORD_FILE) -> dict[str, Any]:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         return {"schema": SCHEMA, "files": {}, "units": {}, "user_units": {}}
-    record: dict[str, Any] = json.loads(text)
-    if record.get("schema") != SCHEMA:
-        raise ValueError(f"{path} has schema {record.get('schema')}, this release reads {SCHEMA}")
-    return record
+    try:
+        record = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    found = record.get("schema") if isinstance(record, dict) else None
+    if found != SCHEMA:
+        raise ValueError(f"{path} has schema {found}, this release reads {SCHEMA}")
+    return dict(record)
 
 
 def remember(section: str, entries: dict[str, Any], path: str = RECORD_FILE) -> list[str]:

@@ -54,7 +54,7 @@ def parse_header(first: bytes, header: bytes) -> Header | None:
         return None
     try:
         entries: dict[str, Any] = json.loads(header)
-        ends = [entry["data_offsets"][1] for name, entry in entries.items() if name != "__metadata__"]
+        ends = [int(entry["data_offsets"][1]) for name, entry in entries.items() if name != "__metadata__"]
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return None
     return Header(LENGTH_BYTES + length + max(ends, default=0), len(ends))

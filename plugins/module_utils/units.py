@@ -34,8 +34,6 @@ KEEP = frozenset(
 )
 
 ACTIONS = ("mask", "disable", "stop")
-# Unit file states that no action can change or needs to.
-FIXED = frozenset({"static", "generated", "transient", "indirect", "alias"})
 
 
 @dataclass(frozen=True)

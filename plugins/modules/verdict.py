@@ -20,6 +20,9 @@ options:
     type: str
     required: true
     choices: [preflight, fabric, weights, image, launch, serving, all]
+  report:
+    description: Also write facts, intents and results to C(reports/<inventory>-<report>.json) on the controller.
+    type: str
 notes:
   - Run it once, with C(run_once), in a play over all nodes. No host is contacted.
 attributes:
@@ -44,6 +47,10 @@ checks:
   returned: always
   type: list
   elements: dict
+report:
+  description: The file that was written.
+  returned: when O(report) is given
+  type: str
 counts:
   description: Number of results by status.
   returned: always

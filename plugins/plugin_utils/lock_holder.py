@@ -24,7 +24,10 @@ def main(arguments: Sequence[str]) -> int:
     """Report in one line of JSON whether the lock is held, then hold it."""
     owner, command = int(arguments[0]), list(arguments[1:])
     watched = os.pidfd_open(owner)
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # Unbuffered: a line that the other side did not take must not wait in a buffer to fail again in `close`.
+    process = subprocess.Popen(
+        command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     assert process.stdin
     assert process.stdout
     assert process.stderr
@@ -45,7 +48,6 @@ def beat(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin
     try:
         process.stdin.write(b"\n")
-        process.stdin.flush()
     except BrokenPipeError:
         process.terminate()
 
