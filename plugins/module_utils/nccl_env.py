@@ -22,14 +22,22 @@ class NcclEnvError(ValueError):
     """The environment cannot be right; the text is one plain line without the host."""
 
 
+def forbidden(tunables: Mapping[str, object]) -> list[tuple[str, str]]:
+    """What must not be set, as pairs of mistake and remedy."""
+    return [
+        (f"{name}={tunables[name]} is set; limit: unset, {reason}", f"remove {name}")
+        for name, reason in FORBIDDEN.items()
+        if name in tunables
+    ]
+
+
 def nccl_env(rails: Sequence[RailEnd], fabric: Fabric, tunables: Mapping[str, str]) -> dict[str, str]:
     """The environment of a node whose rails are `rails`, in the order of the rails; `tunables` come from the profile.
 
     Raises NcclEnvError when a rail has no RDMA device, or a tunable is one that breaks every launch.
     """
-    for name, reason in FORBIDDEN.items():
-        if name in tunables:
-            raise NcclEnvError(f"{name}={tunables[name]} is set; limit: unset, {reason}; remedy: remove {name}")
+    for what, remedy in forbidden(tunables):
+        raise NcclEnvError(f"{what}; remedy: {remedy}")
     devices = [_device(rail, fabric) for rail in rails]
     netdevs = [rail.netdev for rail in rails]
     listed = ",".join(netdevs)

@@ -21,6 +21,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rule
     owned_prefixes,
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.mistakes import ALL_NODES, Mistake
+from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import forbidden
 
 # The collection is a symbolic link to the checkout, where roles/ and profiles/ are.
 REPO = Path(__file__).resolve().parents[2]
@@ -63,13 +64,21 @@ def read_variables(templar: Templar, hostvars, host: str, prefixes: tuple[str, .
 
 
 def profile_mistakes(profile: object) -> list[Mistake]:
-    """What the profile's schema finds, one line each; a profile that could not be read has its own line already."""
+    """What the profile's schema finds, one line each, and NCCL variables that break every launch.
+
+    A profile that could not be read has its own line already.
+    """
     if not isinstance(profile, Mapping):
         return []
     schema = json.loads((REPO / "profiles" / "schema.json").read_text(encoding="utf-8"))
     errors = sorted(Draft202012Validator(schema).iter_errors(profile), key=lambda error: error.json_path)
     lines = [f"the profile at {error.json_path}: {error.message}" for error in errors]
-    return [Mistake(ALL_NODES, line, "correct the profile") for line in lines]
+    tunables = profile.get("nccl_env")
+    found = forbidden(tunables) if isinstance(tunables, Mapping) else []
+    return [
+        *(Mistake(ALL_NODES, line, "correct the profile") for line in lines),
+        *(Mistake(ALL_NODES, f"the profile's nccl_env: {what}", remedy) for what, remedy in found),
+    ]
 
 
 def load_role_specs(roles: Path) -> dict[str, dict[str, dict]]:
