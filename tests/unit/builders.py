@@ -1,0 +1,201 @@
+"""A healthy cluster of four nodes with two rails, and the one way in which tests break it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import struct
+from dataclasses import replace
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import Cluster
+from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import Intent, MemoryNeed, RailEnd
+from ansible_collections.sparkwright.cluster.plugins.module_utils.meminfo import GIB
+from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import render_netplan
+from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import INDEX_NAME
+
+REPO = Path(__file__).resolve().parents[2]
+HARDWARE = REPO / "lab" / "hardware"
+
+NETDEV0, NETDEV1 = "enp1s0f0np0", "enP2p1s0f0np0"
+DEVICE0, DEVICE1 = "rocep1s0f0", "roceP2p1s0f0"
+IMAGE = "registry.example/vllm:1"
+IMAGE_ID = "sha256:" + "0123456789abcdef" * 4
+OTHER_IMAGE_ID = "sha256:" + "fedcba9876543210" * 4
+SHARD1, SHARD2 = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+# In a change: take the key away.
+GONE = object()
+
+
+def rails(rank: int) -> tuple[RailEnd, ...]:
+    ends = (("rail0", NETDEV0, f"192.168.100.{10 + rank}"), ("rail1", NETDEV1, f"192.168.101.{10 + rank}"))
+    return tuple(RailEnd(name, netdev, address, f"{address}/24", 9000) for name, netdev, address in ends)
+
+
+def intent(rank: int = 0, count: int = 4, **changes) -> Intent:
+    """What spark<rank + 1> is meant to be."""
+    peers = {f"spark{n + 1}": tuple(rail.address for rail in rails(n)) for n in range(count) if n != rank}
+    memory = MemoryNeed(90 * GIB, 2 * GIB, 6 * GIB, 3 * GIB, utilization=0.9)
+    whole = Intent(
+        host=f"spark{rank + 1}",
+        rank=rank,
+        world_size=count,
+        management=f"10.0.0.{11 + rank}",
+        head="spark1",
+        head_address="192.168.100.10",
+        rails=rails(rank),
+        peers=peers,
+        accelerator="cuda",
+        memory=memory,
+        weights_path="/models/big",
+        weights_pushed=False,
+        image=IMAGE,
+        image_id=IMAGE_ID,
+        api_host="10.0.0.11",
+        api_port=8210,
+        master_port=29501,
+        daemon_config={"log-driver": "json-file"},
+    )
+    return replace(whole, **changes)
+
+
+def gid_of(address: str) -> str:
+    """An IPv4 address as the kernel prints it in a GID table."""
+    number = int(IPv4Address(address))
+    return f"0000:0000:0000:0000:0000:ffff:{number >> 16:04x}:{number & 0xFFFF:04x}"
+
+
+def gid_row(index: int, gid: str, kind: str = "RoCE v2", netdev: str = NETDEV0) -> dict:
+    return {"index": index, "gid": gid, "type": kind, "netdev": netdev}
+
+
+def rdma_device(rail: RailEnd) -> dict:
+    """An ACTIVE device with fe80 at 0 and 1, the IPv4 address at 2 and 3, as on a Spark with one address."""
+    local = "fe80:0000:0000:0000:4ebb:47ff:fe2c:100a"
+    kinds = ("IB/RoCE v1", "RoCE v2")
+    gids = [(local, kinds[0]), (local, kinds[1]), (gid_of(rail.address), kinds[0]), (gid_of(rail.address), kinds[1])]
+    rows = [gid_row(index, gid, kind, rail.netdev) for index, (gid, kind) in enumerate(gids)]
+    port = {"state": "ACTIVE", "phys_state": "LinkUp", "rate": "200 Gb/sec (4X HDR)", "link_layer": "Ethernet"}
+    return {"netdev": rail.netdev, "port": {**port, "gids": rows}}
+
+
+def netdev(*addresses: str, mtu: int = 1500) -> dict:
+    link = {"mtu": mtu, "speed": 200000, "operstate": "UP", "mac": "4c:bb:47:2c:10:0a", "phys_port_name": None}
+    return {**link, "addresses": list(addresses)}
+
+
+def fabric(rank: int = 0) -> dict:
+    ends = rails(rank)
+    others = [rails(n) for n in range(4) if n != rank]
+    return {
+        "netdevs": {
+            "lo": netdev("127.0.0.1/8", mtu=65536),
+            "enP7s7": netdev(f"10.0.0.{11 + rank}/24"),
+            **{rail.netdev: netdev(rail.cidr, mtu=rail.mtu) for rail in ends},
+        },
+        "rdma": {name: rdma_device(rail) for name, rail in zip((DEVICE0, DEVICE1), ends, strict=True)},
+        "default_routes": ["enP7s7"],
+        "netplan": {"/etc/netplan/60-sparkwright.yaml": [NETDEV1, NETDEV0], "/etc/netplan/50-lan.yaml": ["enP7s7"]},
+        "pings": {f"{rail.netdev} {rail.address}": True for peer in others for rail in peer},
+        "own_netplan": render_netplan(ends),
+    }
+
+
+def engine_container(host: str, state: str = "running") -> dict:
+    labels = {"sparkwright.config": f"config-{host}"}
+    return {"id": "f00", "name": "sparkwright-engine", "image_id": IMAGE_ID, "state": state, "labels": labels}
+
+
+def weights() -> dict:
+    shard = {"size": 5_000_000_000, "expected": 5_000_000_000, "tensors": 7}
+    return {
+        "path": "/models/big",
+        "error": None,
+        "tensors": {SHARD1: 7, SHARD2: 7},
+        "shards": {SHARD1: dict(shard), SHARD2: dict(shard)},
+        "config_sha256": "c0ffee",
+        "disk_free": 10**12,
+    }
+
+
+def node_facts(rank: int = 0, serving: bool = False) -> dict:
+    """Everything about a healthy node, with its engine running or not."""
+    host = f"spark{rank + 1}"
+    return {
+        "schema": 1,
+        "reachable": True,
+        "privileged": True,
+        "platform": {
+            "os_id": "ubuntu",
+            "os_version": "24.04",
+            "architecture": "aarch64",
+            "python": "3.12.3",
+            "kernel": "6.17.0-1008-nvidia",
+            "dgx": {"DGX_NAME": "DGX Spark", "DGX_OTA_VERSION": "7.4.0"},
+            "gpus": ["NVIDIA GB10"],
+            "driver": "580.95.05",
+        },
+        "memory": {"MemTotal": 127_590_000, "MemAvailable": 120_000_000, "CmaTotal": 65_536, "CmaFree": 60_000},
+        "fabric": fabric(rank),
+        "runtime": {
+            "version": "28.5.1",
+            "error": None,
+            "runtimes": ["nvidia", "runc"],
+            "daemon_json": '{"log-driver": "json-file"}',
+            "images": {IMAGE: IMAGE_ID},
+            "containers": [engine_container(host)] if serving else [],
+        },
+        "weights": weights(),
+        "serving": {
+            "unit": "active" if serving else "inactive",
+            "enabled": "enabled",
+            "listeners": [{"address": "0.0.0.0", "port": 22, "process": "sshd"}],
+        },
+    }
+
+
+def cluster(count: int = 4, serving: bool = False, facts: dict | None = None, intents: dict | None = None, **other):
+    """A healthy cluster but for the changes.
+
+    `facts` is {(host, key, key ...): value or GONE}, `intents` is {host or "*": {field: value}}.
+    """
+    hosts = {f"spark{rank + 1}": rank for rank in range(count)}
+    all_facts = {host: node_facts(rank, serving) for host, rank in hosts.items()}
+    for path, value in (facts or {}).items():
+        _put(all_facts, path, value)
+    changes = intents or {}
+    planned = {h: intent(rank, count, **changes.get("*", {}), **changes.get(h, {})) for h, rank in hosts.items()}
+    return Cluster(all_facts, planned, other.pop("config_hashes", {host: f"config-{host}" for host in hosts}), **other)
+
+
+def _put(data: dict, path: tuple, value: object) -> None:
+    *parents, last = path
+    for key in parents:
+        data = data[key]
+    if value is GONE:
+        del data[last]
+    else:
+        data[last] = copy.deepcopy(value)
+
+
+def shard_bytes(tensors: int, payload: int = 64) -> bytes:
+    """A valid safetensors file with that many tensors of `payload` bytes each."""
+    entries = {
+        f"t{n}": {"dtype": "U8", "shape": [payload], "data_offsets": [n * payload, (n + 1) * payload]}
+        for n in range(tensors)
+    }
+    header = json.dumps({"__metadata__": {"format": "pt"}, **entries}).encode()
+    return struct.pack("<Q", len(header)) + header + bytes(tensors * payload)
+
+
+def write_checkpoint(path: Path) -> Path:
+    """A whole checkpoint of two shards with two and three tensors."""
+    path.mkdir(parents=True, exist_ok=True)
+    counts = {SHARD1: 2, SHARD2: 3}
+    names = [(f"{shard}.t{n}", shard) for shard, count in counts.items() for n in range(count)]
+    (path / INDEX_NAME).write_text(json.dumps({"metadata": {}, "weight_map": dict(names)}))
+    (path / "config.json").write_text('{"model_type": "llama"}')
+    for shard, count in counts.items():
+        (path / shard).write_bytes(shard_bytes(count))
+    return path

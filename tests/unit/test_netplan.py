@@ -1,0 +1,59 @@
+"""Our netplan file, as text and as YAML."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from builders import GONE, NETDEV0, NETDEV1, cluster, rails
+
+from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import rails_as_planned, render_netplan
+
+# netplan's reference: what these keys of an ethernet device take.
+SHAPES = {"dhcp4": bool, "dhcp6": bool, "accept-ra": bool, "link-local": list, "optional": bool, "mtu": int}
+
+
+def devices(rank=0):
+    network = yaml.safe_load(render_netplan(rails(rank)))["network"]
+    assert (network.pop("version"), list(network)) == (2, ["ethernets"])
+    return network["ethernets"]
+
+
+def test_every_rail_has_its_address_and_mtu():
+    found = devices(2)
+    assert {name: (device["addresses"], device["mtu"]) for name, device in found.items()} == {
+        NETDEV0: (["192.168.100.12/24"], 9000),
+        NETDEV1: (["192.168.101.12/24"], 9000),
+    }
+
+
+def test_every_key_has_the_shape_that_netplan_takes():
+    for device in devices().values():
+        assert {key: type(value) for key, value in device.items()} == {**SHAPES, "addresses": list}
+        assert device["link-local"] == ["ipv6"]
+
+
+def test_a_rail_brings_no_route_no_lease_and_no_delay_of_the_boot():
+    for device in devices().values():
+        assert not (device["dhcp4"] or device["dhcp6"] or device["accept-ra"])
+        assert device["optional"]
+        assert "routes" not in device
+
+
+def test_the_text_depends_on_the_rails_alone():
+    assert render_netplan(rails(0)) == render_netplan(iter(rails(0))) != render_netplan(rails(1))
+
+
+@pytest.mark.parametrize(
+    ("change", "planned"),
+    [
+        ({}, True),
+        ({(NETDEV0, "mtu"): 1500}, False),
+        ({(NETDEV1, "addresses"): []}, False),
+        ({(NETDEV1, "addresses"): ["192.168.101.10/24", "192.168.101.99/24"]}, False),
+        ({(NETDEV1, "addresses"): ["192.168.101.10/16"]}, False),
+        ({(NETDEV0,): GONE}, False),
+    ],
+)
+def test_rails_are_compared_with_the_plan(change, planned):
+    facts = {("spark1", "fabric", "netdevs", *path): value for path, value in change.items()}
+    assert rails_as_planned(cluster(facts=facts).facts["spark1"]["fabric"], rails(0)) is planned

@@ -1,0 +1,126 @@
+"""Checkpoints: the index, the headers of the shards, and what is missing, damaged or equal."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+from builders import GONE, SHARD1, SHARD2, cluster, shard_bytes, weights
+
+from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import (
+    MAX_HEADER_BYTES,
+    Header,
+    complete,
+    damaged,
+    fingerprint,
+    header_length,
+    missing,
+    parse_header,
+    parse_index,
+    total_bytes,
+)
+
+
+def changed(changes):
+    """The weights of a node with changes, as a path to a value."""
+    facts = {("spark1", "weights", *path): value for path, value in changes.items()}
+    return cluster(facts=facts).facts["spark1"]["weights"]
+
+
+def head(data):
+    text = data if isinstance(data, bytes) else json.dumps(data).encode()
+    return struct.pack("<Q", len(text)), text
+
+
+def test_an_index_counts_the_tensors_of_each_shard():
+    text = json.dumps({"weight_map": {"a": "one", "b": "two", "c": "one"}})
+    assert parse_index(text) == {"one": 2, "two": 1}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"weight_map": {}}', '{"weight_map": ["a"]}', "null"])
+def test_what_is_no_index_is_refused(text):
+    with pytest.raises(ValueError, match="weight_map|Expecting"):
+        parse_index(text)
+
+
+@pytest.mark.parametrize(
+    ("first", "length"),
+    [
+        (struct.pack("<Q", 2), 2),
+        (struct.pack("<Q", MAX_HEADER_BYTES), MAX_HEADER_BYTES),
+        (struct.pack("<Q", MAX_HEADER_BYTES + 1), None),
+        (struct.pack("<Q", 1), None),
+        (b"", None),
+        (b"1234567", None),
+    ],
+)
+def test_the_length_of_a_header(first, length):
+    assert header_length(first) == length
+
+
+@pytest.mark.parametrize("tensors", [0, 1, 5])
+def test_a_header_tells_the_size_of_its_file(tensors):
+    whole = shard_bytes(tensors)
+    length = struct.unpack("<Q", whole[:8])[0]
+    assert parse_header(whole[:8], whole[8 : 8 + length]) == Header(len(whole), tensors)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        head(b"{]"),
+        head([1, 2]),
+        head({"t": 5}),
+        head({"t": {"data_offsets": [0]}}),
+        head({"t": {"data_offsets": [0, None]}}),
+        head({"t": {"data_offsets": [0, "x"]}}),
+        head({"t": {}}),
+        (struct.pack("<Q", 9), b"{}"),
+        (b"", b""),
+    ],
+)
+def test_a_damaged_header_is_none(header):
+    assert parse_header(*header) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "lost", "broken"),
+    [
+        ({}, [], []),
+        ({("shards", SHARD1): GONE}, [SHARD1], []),
+        ({("shards", SHARD2, "size"): 4_999_999_999}, [], [SHARD2]),
+        ({("shards", SHARD2, "expected"): None}, [], [SHARD2]),
+        ({("shards", SHARD2, "tensors"): 6}, [], [SHARD2]),
+        ({("shards", "stray.safetensors"): {"size": 1, "expected": None, "tensors": 0}}, [], []),
+    ],
+    ids=["whole", "missing", "short", "no header", "other tensors", "a file that the index does not name"],
+)
+def test_what_is_missing_and_what_is_damaged(changes, lost, broken):
+    found = changed(changes)
+    assert (missing(found), damaged(found)) == (lost, broken)
+    assert complete(found) is not bool(lost or broken)
+
+
+def test_an_unreadable_index_is_never_complete():
+    assert not complete({**weights(), "error": "it has no weight_map", "tensors": {}, "shards": {}})
+
+
+def test_only_the_shards_of_the_index_are_counted():
+    stray = {("shards", "stray.safetensors"): {"size": 1, "expected": 1, "tensors": 0}}
+    assert total_bytes(changed(stray)) == 10_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("changes", "equal"),
+    [
+        ({("path",): "/elsewhere"}, True),
+        ({("disk_free",): 1}, True),
+        ({("config_sha256",): "other"}, False),
+        ({("shards", SHARD1, "size"): 1}, False),
+        ({("shards", SHARD1, "tensors"): 1}, False),
+        ({("shards", SHARD1): GONE}, False),
+    ],
+)
+def test_equal_checkpoints_have_equal_fingerprints(changes, equal):
+    assert (fingerprint(changed(changes)) == fingerprint(weights())) is equal
