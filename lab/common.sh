@@ -26,3 +26,17 @@ cached() {
   as_root mv "$partial" "$path"
   echo "lab/build: $(basename "$path") in $((SECONDS - start)) s" >&2
 }
+
+# run_in_archive IMAGE.tar PODMAN_OPTION... -- COMMAND...: run a command in a saved image, without network.
+run_in_archive() {
+  local archive=$1 options=() image
+  shift
+  while [[ $1 != -- ]]; do
+    options+=("$1")
+    shift
+  done
+  shift
+  image=$(podman load --quiet --input="$archive" | sed 's/.*: //')
+  podman run --rm --network=none "${options[@]}" "$image" "$@"
+  podman image rm "$image" >/dev/null
+}
