@@ -9,7 +9,9 @@ from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import Cluster
+from ansible_collections.sparkwright.cluster.plugins.module_utils.catalogue import CATALOGUE
+from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import Cluster, Stage, Status
+from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import engine_runs
 from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import Intent, MemoryNeed, RailEnd
 from ansible_collections.sparkwright.cluster.plugins.module_utils.meminfo import GIB
 from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import render_netplan
@@ -87,7 +89,7 @@ def netdev(*addresses: str, mtu: int = 1500) -> dict:
 
 def fabric(rank: int = 0) -> dict:
     ends = rails(rank)
-    others = [rails(n) for n in range(4) if n != rank]
+    others = [rails(n) for n in range(8) if n != rank]
     return {
         "netdevs": {
             "lo": netdev("127.0.0.1/8", mtu=65536),
@@ -167,6 +169,15 @@ def cluster(count: int = 4, serving: bool = False, facts: dict | None = None, in
     changes = intents or {}
     planned = {h: intent(rank, count, **changes.get("*", {}), **changes.get(h, {})) for h, rank in hosts.items()}
     return Cluster(all_facts, planned, other.pop("config_hashes", {host: f"config-{host}" for host in hosts}), **other)
+
+
+def findings(found: Cluster) -> list[str]:
+    """All that is not ok, of every stage that fits: `status id host: fact; limit: ...; remedy: ...`."""
+    serving = any(engine_runs(facts) for facts in found.facts.values())
+    stages = [stage for stage in Stage if serving or stage is not Stage.SERVING]
+    rules = [rule for rule in CATALOGUE if rule.stages.intersection(stages)]
+    checks = [check for rule in rules for check in rule.run(found)]
+    return [f"{check.status} {check.id} {check}" for check in checks if check.status is not Status.OK]
 
 
 def _put(data: dict, path: tuple, value: object) -> None:

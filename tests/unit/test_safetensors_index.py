@@ -40,7 +40,7 @@ def test_an_index_counts_the_tensors_of_each_shard():
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"weight_map": {}}', '{"weight_map": ["a"]}', "null"])
 def test_what_is_no_index_is_refused(text):
-    with pytest.raises(ValueError, match="weight_map|Expecting"):
+    with pytest.raises(ValueError, match=r"weight_map|Expecting"):
         parse_index(text)
 
 

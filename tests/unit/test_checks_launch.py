@@ -1,0 +1,194 @@
+"""Checks of what is launched: one thing is wrong, and the whole report is the lines about it."""
+
+from __future__ import annotations
+
+import pytest
+from builders import (
+    GONE,
+    IMAGE,
+    OTHER_IMAGE_ID,
+    SHARD1,
+    SHARD2,
+    cluster,
+    engine_container,
+    findings,
+    weights,
+)
+
+from ansible_collections.sparkwright.cluster.plugins.module_utils.checks_launch import short
+from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import fingerprint
+
+SPARK2 = "spark2"
+WHOLE = fingerprint(weights())
+OTHER = fingerprint({**weights(), "config_sha256": "other"})
+PUSHED = {"*": {"weights_pushed": True}}
+UNPINNED = {"*": {"image_id": ""}}
+ALL_SHARDS = "limit: all 2 shards of model.safetensors.index.json, whole"
+AGAIN = "remedy: copy the checkpoint to /models/big again"
+DISTRIBUTE = "remedy: run site.yml, which distributes the image"
+
+
+def on_spark2(*path, value, **more):
+    return {"facts": {(SPARK2, *path): value}, **more}
+
+
+def listener(address, port, process="python3"):
+    return {"address": address, "port": port, "process": process}
+
+
+def listening(*listeners):
+    return {"facts": {("spark1", "serving", "listeners"): list(listeners)}}
+
+
+UNREADABLE = {**weights(), "error": "it has no weight_map", "tensors": {}, "shards": {}}
+MANY = {f"model-{n}.safetensors": 1 for n in range(1, 7)}
+
+CASES = {
+    "a missing shard": (
+        on_spark2("weights", "shards", SHARD2, value=GONE, intents=PUSHED),
+        f"refuse weights.complete spark2: /models/big: missing: {SHARD2}; {ALL_SHARDS}; {AGAIN}",
+        "EQUAL",
+    ),
+    "a short shard": (
+        on_spark2("weights", "shards", SHARD1, "expected", value=5_000_000_001, intents=PUSHED),
+        f"refuse weights.complete spark2: /models/big: damaged: {SHARD1}; {ALL_SHARDS}; {AGAIN}",
+    ),
+    "an unreadable index": (
+        on_spark2("weights", value=UNREADABLE, intents=PUSHED),
+        "refuse weights.complete spark2: /models/big: it has no weight_map; limit: a readable index; " + AGAIN,
+    ),
+    "another configuration of the model": (
+        on_spark2("weights", "config_sha256", value="other"),
+        f"refuse weights.equal spark2: the fingerprint of its checkpoint is {OTHER}; limit: {WHOLE}, as on the others;"
+        " remedy: copy the checkpoint again",
+    ),
+    "nobody copies the weights": (
+        on_spark2("weights", value=UNREADABLE),
+        "refuse weights.present spark2: /models/big: it has no weight_map; limit: a readable index; remedy: copy the"
+        " checkpoint to /models/big, or set model_store_source",
+        f"refuse weights.complete spark2: /models/big: it has no weight_map; limit: a readable index; {AGAIN}",
+    ),
+    "a damaged source": (
+        {"source": {**weights(), "path": "/srv/big", "shards": {SHARD1: weights()["shards"][SHARD1]}}},
+        f"refuse weights.source controller: /srv/big: missing: {SHARD2}; {ALL_SHARDS}; remedy: fetch the checkpoint"
+        " again, or correct model_store_source",
+    ),
+    "no image": (
+        on_spark2("runtime", "images", IMAGE, value=None),
+        f"refuse image.present spark2: {IMAGE} is absent; limit: image ID 0123456789ab; {DISTRIBUTE}",
+    ),
+    "another image": (
+        on_spark2("runtime", "images", IMAGE, value=OTHER_IMAGE_ID),
+        f"refuse image.present spark2: {IMAGE} is fedcba987654; limit: image ID 0123456789ab; {DISTRIBUTE}",
+    ),
+    "no image and no pin": (
+        on_spark2("runtime", "images", IMAGE, value=None, intents=UNPINNED),
+        f"refuse image.present spark2: {IMAGE} is absent; limit: the image; {DISTRIBUTE}",
+    ),
+    "another image and no pin": (
+        on_spark2("runtime", "images", IMAGE, value=OTHER_IMAGE_ID, intents=UNPINNED),
+        "refuse image.equal spark2: its engine image is fedcba987654; limit: 0123456789ab, as on the others; remedy:"
+        " remove the image there and run site.yml",
+    ),
+    "the port of the API": (
+        listening(listener("0.0.0.0", 8210)),
+        "refuse serving.port spark1: port 8210 is held by python3; limit: free on 10.0.0.11; remedy: end python3, or"
+        " choose another port in the profile",
+    ),
+    "the port of the rendezvous": (
+        listening(listener("192.168.100.10", 29501, "")),
+        "refuse serving.port spark1: port 29501 is held by an unknown process; limit: free on 192.168.100.10; remedy:"
+        " end an unknown process, or choose another port in the profile",
+    ),
+    "two holders of one port": (
+        listening(listener("::", 8210, "nginx"), listener("10.0.0.11", 8210, "caddy")),
+        "refuse serving.port spark1: port 8210 is held by caddy, nginx; limit: free on 10.0.0.11; remedy: end caddy, or"
+        " choose another port in the profile",
+    ),
+    "a changed profile while it serves": (
+        {"serving": True, "config_hashes": {f"spark{n}": f"config-spark{n}" for n in (1, 3, 4)} | {SPARK2: "new"}},
+        "refuse serving.configuration spark2: the engine runs configuration config-spark2; limit: new, which the"
+        " inventory asks for; remedy: undo the change, or run playbooks/stop.yml and then site.yml",
+    ),
+    "a container without our label": (
+        on_spark2("runtime", "containers", value=[{**engine_container(SPARK2), "labels": {}}], serving=True),
+        "refuse serving.configuration spark2: the engine runs configuration none; limit: config-spark2, which the"
+        " inventory asks for; remedy: undo the change, or run playbooks/stop.yml and then site.yml",
+    ),
+    "a rank that ended": (
+        on_spark2("runtime", "containers", value=[], serving=True),
+        "refuse serving.rank spark2: the unit of rank 1 is active, its container absent; limit: active and running;"
+        " remedy: look at `journalctl -u sparkwright-engine`, then run playbooks/start.yml",
+    ),
+    "a rank whose unit failed": (
+        on_spark2("serving", "unit", value="failed", serving=True),
+        "refuse serving.rank spark2: the unit of rank 1 is failed, its container running; limit: active and running;"
+        " remedy: look at `journalctl -u sparkwright-engine`, then run playbooks/start.yml",
+    ),
+    "a rank that exited": (
+        on_spark2("runtime", "containers", value=[engine_container(SPARK2, "exited")], serving=True),
+        "refuse serving.rank spark2: the unit of rank 1 is active, its container exited; limit: active and running;"
+        " remedy: look at `journalctl -u sparkwright-engine`, then run playbooks/start.yml",
+    ),
+}
+
+
+def equal_line(changes):
+    """What `weights.equal` adds when the files of spark2 are others."""
+    found = fingerprint(cluster(**changes).facts[SPARK2]["weights"])
+    return (
+        f"refuse weights.equal spark2: the fingerprint of its checkpoint is {found}; limit: {WHOLE}, as on the others;"
+        " remedy: copy the checkpoint again"
+    )
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_one_thing_is_wrong(case):
+    changes, *lines = case
+    assert findings(cluster(**changes)) == [equal_line(changes) if line == "EQUAL" else line for line in lines]
+
+
+def test_of_many_missing_shards_three_are_named():
+    lost = {**weights(), "tensors": MANY, "shards": {}}
+    lines = findings(cluster(**on_spark2("weights", value=lost, intents=PUSHED)))
+    names = "model-1.safetensors, model-2.safetensors, model-3.safetensors and 3 more"
+    limit = "limit: all 6 shards of model.safetensors.index.json, whole"
+    assert lines[0] == f"refuse weights.complete spark2: /models/big: missing: {names}; {limit}; {AGAIN}"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        listening(listener("127.0.0.1", 8210)),
+        listening(listener("10.0.0.11", 29501)),
+        listening(listener("0.0.0.0", 8211)),
+        {"facts": {(SPARK2, "serving", "listeners"): [listener("0.0.0.0", 8210)]}},
+        {"source": weights()},
+        {"intents": UNPINNED},
+        {"intents": PUSHED},
+    ],
+    ids=str,
+)
+def test_what_is_close_and_right(changes):
+    assert findings(cluster(**changes)) == []
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "refused"),
+    [
+        ("127.0.0.1", "0.0.0.0", True),
+        ("127.0.0.1", "10.0.0.11", False),
+        ("10.0.0.11", "10.0.0.11", True),
+        ("::", "10.0.0.11", True),
+    ],
+)
+def test_two_addresses_of_one_port(held, wanted, refused):
+    changes = {"intents": {"*": {"api_host": wanted}}, **listening(listener(held, 8210))}
+    assert bool(findings(cluster(**changes))) is refused
+
+
+@pytest.mark.parametrize(
+    ("image_id", "text"), [("sha256:0123456789abcdef", "0123456789ab"), ("0123", "0123"), ("", "")]
+)
+def test_image_ids_are_shown_short(image_id, text):
+    assert short(image_id) == text

@@ -1,0 +1,334 @@
+"""The command line, the environment and the hash of one rank."""
+
+from __future__ import annotations
+
+import copy
+import json
+from itertools import pairwise
+
+import pytest
+import yaml
+from builders import IMAGE_ID, REPO, fabric, intent, rails
+
+from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import MemoryNeed
+from ansible_collections.sparkwright.cluster.plugins.module_utils.launch import (
+    HostPaths,
+    container_options,
+    engine_argv,
+    engine_environment,
+    flags,
+    render,
+)
+from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import nccl_env
+
+PATHS = HostPaths(models="/var/lib/models", cache="/var/cache/sparkwright")
+PROFILE = {
+    "summary": "A small one",
+    "executor": "mp",
+    "accelerator": "cuda",
+    "weights": {"directory": "small", "bytes": 1000},
+    "parallel": {"tp": 4, "pp": 1, "dcp": 1},
+    "serve": {"name": "small", "port": 8210, "master_port": 29501, "ready_minutes": 5},
+    "memory": {"kv_cache_bytes": 0, "runtime_gib": 1, "floor_gib": 1},
+    "engine_args": {"max-model-len": 128},
+    "engine_env": {"HF_HUB_OFFLINE": 1},
+}
+
+
+def shipped(name):
+    return yaml.safe_load((REPO / f"profiles/{name}.yml").read_text())
+
+
+def pairs(argv):
+    """{flag: value} of a command line; a flag without a value has True."""
+    found = {}
+    for word, following in zip(argv, [*argv[1:], "--"], strict=True):
+        if word.startswith("--"):
+            found[word] = True if following.startswith("--") else following
+    return found
+
+
+def repeated(argv, flag):
+    """The values of a flag that may come several times."""
+    return [following for word, following in pairwise(argv) if word == flag]
+
+
+# --- flags ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "argv"),
+    [
+        ({}, []),
+        ({"enforce-eager": True}, ["--enforce-eager"]),
+        ({"enable-log-requests": False}, ["--no-enable-log-requests"]),
+        ({"max-model-len": 262144}, ["--max-model-len", "262144"]),
+        ({"gpu-memory-utilization": 0.93}, ["--gpu-memory-utilization", "0.93"]),
+        ({"kv-cache-dtype": "fp8"}, ["--kv-cache-dtype", "fp8"]),
+        ({"compilation-config": {"cudagraph_mode": "FULL"}}, ["--compilation-config", '{"cudagraph_mode":"FULL"}']),
+        ({"hf-overrides": {"a": {"b": [1, True]}}}, ["--hf-overrides", '{"a":{"b":[1,true]}}']),
+        ({"sizes": [1, 2]}, ["--sizes", "[1,2]"]),
+        ({"a": 1, "b": True}, ["--a", "1", "--b"]),
+    ],
+)
+def test_arguments_become_flags(arguments, argv):
+    assert flags(arguments) == argv
+
+
+# --- the engine -----------------------------------------------------------------------------------------------------
+
+
+def test_the_head_serves_the_api():
+    assert engine_argv(PROFILE, intent(0)) == [
+        *("vllm", "serve", "/models/small", "--served-model-name", "small"),
+        *("--host", "10.0.0.11", "--port", "8210"),
+        *("--tensor-parallel-size", "4", "--pipeline-parallel-size", "1"),
+        *("--distributed-executor-backend", "mp", "--nnodes", "4", "--node-rank", "0"),
+        *("--master-addr", "192.168.100.10", "--master-port", "29501"),
+        *("--max-model-len", "128"),
+    ]
+
+
+def test_a_worker_serves_no_api():
+    found = pairs(engine_argv(PROFILE, intent(3)))
+    assert (found["--node-rank"], found["--headless"], found["--master-addr"]) == ("3", True, "192.168.100.10")
+    assert not found.keys() & {"--host", "--port"}
+
+
+def test_the_ranks_differ_in_nothing_but_rank_and_api():
+    head, worker = pairs(engine_argv(PROFILE, intent(0))), pairs(engine_argv(PROFILE, intent(1)))
+    assert {flag for flag in head | worker if head.get(flag) != worker.get(flag)} == {
+        "--host",
+        "--port",
+        "--node-rank",
+        "--headless",
+    }
+
+
+@pytest.mark.parametrize(("dcp", "value"), [(1, None), (4, "4")])
+def test_dcp_is_named_only_where_it_is_used(dcp, value):
+    profile = {**PROFILE, "parallel": {"tp": 4, "pp": 1, "dcp": dcp}}
+    assert pairs(engine_argv(profile, intent())).get("--decode-context-parallel-size") == value
+
+
+def test_the_environment_is_text_and_the_profile_comes_last():
+    profile = {**PROFILE, "engine_env": {"A": 1, "B": 0.5, "C": "x", "TRITON_CACHE_DIR": "/elsewhere"}}
+    assert engine_environment(profile) == {
+        "HOME": "/var/cache/sparkwright",
+        "VLLM_CACHE_ROOT": "/var/cache/sparkwright/vllm",
+        "TRITON_CACHE_DIR": "/elsewhere",
+        "A": "1",
+        "B": "0.5",
+        "C": "x",
+    }
+
+
+# --- the container --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("container", "argv"),
+    [
+        ({}, []),
+        ({"gpus": "all"}, ["--gpus", "all"]),
+        ({"ipc": "host", "shm_size": "10gb"}, ["--ipc", "host", "--shm-size", "10gb"]),
+        ({"devices": ["/dev/a", "/dev/b"]}, ["--device", "/dev/a", "--device", "/dev/b"]),
+        ({"capabilities": ["IPC_LOCK"]}, ["--cap-add", "IPC_LOCK"]),
+        ({"ulimits": {"memlock": "-1:-1"}}, ["--ulimit", "memlock=-1:-1"]),
+        ({"models_mount": "/cache"}, []),
+    ],
+)
+def test_the_container_section(container, argv):
+    assert container_options(container) == argv
+
+
+def launch(profile=PROFILE, rank=0, paths=PATHS, nccl=None, image=IMAGE_ID, **changes):
+    return render(profile, intent(rank, **changes), paths, nccl or {"NCCL_NET": "IB"}, image)
+
+
+def test_the_whole_command():
+    found = launch()
+    end = found.argv.index(IMAGE_ID)
+    assert found.argv[:end] == (
+        *("docker", "run", "--rm", "--name", "sparkwright-engine", "--network", "host", "--log-driver", "none"),
+        *("--security-opt", "no-new-privileges"),
+        *("--env-file", "/etc/sparkwright/nccl.env", "--env-file", "/etc/sparkwright/engine.env"),
+        *("--label", f"sparkwright.config={found.config_hash}", "--label", "sparkwright.rank=0"),
+        *("--volume", "/var/lib/models:/models:ro", "--volume", "/var/cache/sparkwright:/var/cache/sparkwright"),
+    )
+    assert list(found.argv[end + 1 :]) == engine_argv(PROFILE, intent())
+    assert found.environment == engine_environment(PROFILE)
+
+
+def test_mounts_of_the_user_come_last():
+    found = launch(paths=HostPaths("/m", "/c", ("/opt/env:/opt/env:ro",)))
+    assert repeated(found.argv, "--volume")[-1] == "/opt/env:/opt/env:ro"
+
+
+def test_the_profile_may_move_the_models():
+    found = launch({**PROFILE, "container": {"models_mount": "/cache/huggingface"}})
+    assert "/var/lib/models:/cache/huggingface:ro" in found.argv
+    assert "/cache/huggingface/small" in found.argv
+
+
+# --- the hash -------------------------------------------------------------------------------------------------------
+
+
+def edited(*path, value):
+    """The profile with one value changed."""
+    profile = copy.deepcopy(PROFILE)
+    *parents, last = path
+    place = profile
+    for key in parents:
+        place = place.setdefault(key, {})
+    place[last] = value
+    return profile
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"profile": edited("engine_args", "max-model-len", value=256)},
+        {"profile": edited("engine_args", "enforce-eager", value=True)},
+        {"profile": edited("engine_env", "HF_HUB_OFFLINE", value=0)},
+        {"profile": edited("weights", "directory", value="other")},
+        {"profile": edited("serve", "name", value="other")},
+        {"profile": edited("parallel", "dcp", value=2)},
+        {"profile": edited("container", "shm_size", value="1g")},
+        {"profile": edited("container", "models_mount", value="/m")},
+        {"nccl": {"NCCL_NET": "IB", "NCCL_CROSS_NIC": "1"}},
+        {"image": "sha256:other"},
+        {"rank": 1},
+        {"api_port": 8211},
+        {"api_host": "0.0.0.0"},
+        {"master_port": 29502},
+        {"head_address": "192.168.100.99"},
+        {"world_size": 8},
+        {"paths": HostPaths("/elsewhere", PATHS.cache)},
+        {"paths": HostPaths(PATHS.models, "/elsewhere")},
+        {"paths": HostPaths(PATHS.models, PATHS.cache, ("/a:/a",))},
+    ],
+    ids=str,
+)
+def test_what_matters_changes_the_hash(changed):
+    assert launch(**changed).config_hash != launch().config_hash
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"profile": edited("summary", value="Another line")},
+        {"profile": edited("serve", "ready_minutes", value=60)},
+        {"profile": edited("weights", "bytes", value=2000)},
+        {"profile": edited("memory", "floor_gib", value=2)},
+        {"profile": {**PROFILE, "container": {}}},
+        {"memory": MemoryNeed(1, 1, 1, 1)},
+        {"management": "spark1.example"},
+        {"weights_pushed": True},
+        {"daemon_config": {}},
+        {"peers": {}},
+        {"rails": ()},
+        {"image_id": ""},
+    ],
+    ids=str,
+)
+def test_what_does_not_matter_keeps_the_hash(changed):
+    assert launch(**changed).config_hash == launch().config_hash
+
+
+def test_the_order_of_the_environment_does_not_matter():
+    one, two = {"A": "1", "B": "2"}, {"B": "2", "A": "1"}
+    assert launch(nccl=one).config_hash == launch(nccl=two).config_hash
+    assert launch({**PROFILE, "engine_env": one}).config_hash == launch({**PROFILE, "engine_env": two}).config_hash
+
+
+# --- the shipped profiles -------------------------------------------------------------------------------------------
+
+AWQ = "glm52-awq15-mtp3-256k"
+
+# What the published deployment of this profile says, flag by flag.
+AWQ_FLAGS = {
+    "--served-model-name": "glm-5.2-15pct",
+    "--port": "8210",
+    "--trust-remote-code": True,
+    "--reasoning-parser": "glm45",
+    "--tool-call-parser": "glm47",
+    "--enable-auto-tool-choice": True,
+    "--enable-prefix-caching": True,
+    "--tensor-parallel-size": "4",
+    "--pipeline-parallel-size": "1",
+    "--max-model-len": "262144",
+    "--max-num-seqs": "1",
+    "--max-num-batched-tokens": "4096",
+    "--gpu-memory-utilization": "0.93",
+    "--kv-cache-dtype": "fp8_ds_mla",
+    "--distributed-executor-backend": "mp",
+    "--compilation-config": '{"cudagraph_mode":"FULL"}',
+    "--nnodes": "4",
+    "--master-port": "29501",
+}
+AWQ_ENVIRONMENT = {
+    "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "1800",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",
+    "VLLM_SPARSE_INDEXER_MAX_LOGITS_MB": "256",
+    "GLM52_BIND_HOST_TRITON": "1",
+    "GLM52_MQA_LOGITS_TRITON": "1",
+    "GLM52_PAGED_MQA_TRITON": "1",
+    "GLM52_PAGED_MQA_TOPK_CHUNK_SIZE": "8192",
+    "GLM52_B12X_MLA": "1",
+    "TORCH_CUDA_ARCH_LIST": "12.1a",
+}
+AWQ_NCCL = {"NCCL_NET": "IB", "NCCL_CROSS_NIC": "1", "NCCL_CUMEM_ENABLE": "0", "NCCL_IGNORE_CPU_AFFINITY": "1"}
+
+
+def test_the_awq_profile_has_the_published_flags():
+    profile = shipped(AWQ)
+    ports = {"api_port": profile["serve"]["port"], "master_port": profile["serve"]["master_port"]}
+    argv = engine_argv(profile, intent(0, **ports))
+    found = pairs(argv)
+    assert argv[:3] == ["vllm", "serve", "/cache/huggingface/glm52-awq-15pct"]
+    assert json.loads(found.pop("--speculative-config")) == {
+        "method": "mtp",
+        "model": "/cache/huggingface/glm52-awq-15pct-draft",
+        "num_speculative_tokens": 3,
+        "attention_backend": "FLASHMLA_SPARSE",
+    }
+    ours = {"--host": "10.0.0.11", "--node-rank": "0", "--master-addr": "192.168.100.10"}
+    assert found == AWQ_FLAGS | ours
+
+
+def test_the_awq_profile_has_the_published_environment():
+    profile = shipped(AWQ)
+    caches = {"HOME", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR"}
+    found = engine_environment(profile)
+    assert {name: value for name, value in found.items() if name not in caches} == AWQ_ENVIRONMENT
+    tunables = {name: str(value) for name, value in profile["nccl_env"].items()}
+    assert nccl_env(rails(0), fabric(0), tunables).items() >= AWQ_NCCL.items()
+
+
+def test_the_awq_profile_has_the_published_container():
+    found = launch(shipped(AWQ)).argv
+    assert (
+        pairs(found).items()
+        >= {
+            "--network": "host",
+            "--ipc": "host",
+            "--shm-size": "10gb",
+            "--gpus": "all",
+            "--device": "/dev/infiniband",
+            "--cap-add": "IPC_LOCK",
+            "--ulimit": "memlock=-1:-1",
+        }.items()
+    )
+    assert repeated(found, "--ulimit") == ["memlock=-1:-1"]
+    assert "/var/lib/models:/cache/huggingface:ro" in found
+
+
+@pytest.mark.parametrize("path", sorted((REPO / "profiles").glob("*.yml")), ids=lambda path: path.stem)
+def test_the_boot_guard_and_the_engine_agree(path):
+    """Two places name the share of memory: the check of the guard reads one, the engine the other."""
+    profile = yaml.safe_load(path.read_text())
+    asked = profile.get("engine_args", {}).get("gpu-memory-utilization")
+    assert profile["memory"].get("utilization") == asked
