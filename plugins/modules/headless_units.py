@@ -135,6 +135,14 @@ def entries(changes: Iterable[Change]) -> dict[str, dict[str, Any]]:
     return {change.unit: {"state": change.before.state, "active": change.before.active} for change in changes}
 
 
+def record(module: AnsibleModule, section: str, former: dict[str, Any]) -> None:
+    """Keep what is about to change, or fail before it does."""
+    try:
+        remember(section, former)
+    except ValueError as error:
+        module.fail_json(msg=str(error))
+
+
 def as_units(policy: Iterable[dict[str, Any]], key: str) -> list[dict[str, Any]]:
     """The policy for one scope; users' units are always masked, as nobody's session can be asked."""
     return [
@@ -174,12 +182,12 @@ def main() -> None:
     if new_target:
         actions.append(f"boot into {new_target}")
     if actions and not module.check_mode:
-        remember("units", entries(changes))
-        remember("user_units", entries(user_changes))
+        record(module, "units", entries(changes))
+        record(module, "user_units", entries(user_changes))
         systemctl.apply("--system", changes)
         systemctl.apply("--global", user_changes)
         if new_target:
-            remember("default_target", {"name": target})
+            record(module, "default_target", {"name": target})
             systemctl("set-default", names=[new_target])
     named = [name for entry in asked["policy"] for name in entry["units"] + entry["user_units"]]
     unknown = sorted(name for name in named if name not in system and name not in user)

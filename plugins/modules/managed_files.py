@@ -86,7 +86,8 @@ def state_of(path: Path) -> tuple[str | None, int | None]:
     """A file's text and mode, or None for both when there is no file."""
     if not path.exists():
         return None, None
-    return path.read_text(encoding="utf-8", errors="replace"), path.stat().st_mode & 0o7777
+    # Not read_text, which would hide that line ends differ.
+    return path.read_bytes().decode("utf-8", errors="replace"), path.stat().st_mode & 0o7777
 
 
 def digest(text: str | None) -> str:
@@ -102,6 +103,15 @@ def difference(wanted: dict[str, Any], text: str | None, mode: int | None) -> di
     if text == wanted["content"]:
         return {**headers, "before": f"mode {mode:04o}\n", "after": f"mode {wanted['mode']}\n"}
     return {**headers, "before": text or "", "after": wanted["content"]}
+
+
+def apply(changed: list[dict[str, Any]]) -> list[str]:
+    """Record, then write; the result names the files that were recorded. Raises ValueError like `remember`."""
+    os.umask(0o022)
+    recorded = remember("files", {wanted["path"]: file_entry(Path(wanted["path"])) for wanted in changed})
+    for wanted in changed:
+        write_atomically(Path(wanted["path"]), wanted["content"].encode(), int(wanted["mode"], 8))
+    return recorded
 
 
 def main() -> None:
@@ -120,10 +130,10 @@ def main() -> None:
             diffs.append(difference(wanted, text, mode))
     recorded: list[str] = []
     if changed and not module.check_mode:
-        os.umask(0o022)
-        recorded = remember("files", {wanted["path"]: file_entry(Path(wanted["path"])) for wanted in changed})
-        for wanted in changed:
-            write_atomically(Path(wanted["path"]), wanted["content"].encode(), int(wanted["mode"], 8))
+        try:
+            recorded = apply(changed)
+        except ValueError as error:
+            module.fail_json(msg=str(error))
     paths = [wanted["path"] for wanted in changed]
     module.exit_json(changed=bool(paths), paths=paths, recorded=recorded, diff=diffs)
 

@@ -13,7 +13,8 @@ def on_spark2(*path, value):
 
 
 UNREACHABLE = {"reachable": False, "privileged": False}
-CONNECTION = "limit: every node answers, with sudo; remedy: check the address, the key and the host key with ssh, and sudo with -K"
+SSH = "check the address, the key and the host key with ssh, and sudo with -K"
+CONNECTION = f"limit: every node answers, with sudo; remedy: {SSH}"
 
 CASES = {
     "unreachable": (
