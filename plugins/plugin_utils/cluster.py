@@ -21,7 +21,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.launch import 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import NcclEnvError, nccl_env
 from ansible_collections.sparkwright.cluster.plugins.module_utils.node_reader import read_weights
 from ansible_collections.sparkwright.cluster.plugins.module_utils.planning import make_intents
-from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import plain, read_inventory
+from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import one_line, plain, read_inventory
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def archive_image_id(archive: Path) -> str:
         digest = Path(image["Config"]).name.removesuffix(".json")
     except (OSError, tarfile.TarError, KeyError, ValueError, TypeError) as error:
         raise AnsibleActionFail(
-            f"controller: {archive} is no archive of one image ({error}); limit: what `docker save` writes; "
+            f"controller: {archive} is no archive of one image ({one_line(error)}); limit: what `docker save` writes; "
             "remedy: correct engine_image_archive"
         ) from None
     return f"sha256:{digest}"

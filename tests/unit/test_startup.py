@@ -1,0 +1,113 @@
+"""The node's own start-up check: the files that it is made of, and what it says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from builders import HARDWARE, REPO, intent, node_facts
+
+from ansible_collections.sparkwright.cluster.plugins.module_utils import startup
+from ansible_collections.sparkwright.cluster.plugins.module_utils.names import NODE_LIBRARY
+
+SOURCES = REPO / "plugins" / "module_utils"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """A directory with the package `sparkwright`, as a node has it and nothing else."""
+    package = tmp_path_factory.mktemp("library") / "sparkwright"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    for name in NODE_LIBRARY:
+        (package / f"{name}.py").write_text((SOURCES / f"{name}.py").read_text())
+    return package.parent
+
+
+def isolated(library, code):
+    """Run code with the library and the standard library alone."""
+    whole = f"import sys; sys.path.insert(0, {str(library)!r})\n{code}"
+    return subprocess.run([sys.executable, "-I", "-S", "-c", whole], capture_output=True, text=True, check=False)
+
+
+def test_the_library_needs_nothing_but_the_standard_library(library):
+    code = "import json, sparkwright.startup; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    done = isolated(library, code)
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)) - set(sys.stdlib_module_names) == {"__main__", "sparkwright"}
+
+
+def test_every_file_of_the_library_is_used(library):
+    done = isolated(library, "import sparkwright.startup; print(*sorted(sys.modules))")
+    used = {name.removeprefix("sparkwright.") for name in done.stdout.split() if name.startswith("sparkwright.")}
+    assert used == set(NODE_LIBRARY)
+
+
+def test_the_whole_check_runs_on_a_machine_that_is_no_node(library, tmp_path):
+    """This machine has neither the rails nor the weights, so there are refusals, each in one line."""
+    launch = {"intent": intent().as_data(), "hardware_root": str(HARDWARE), "argv": ["true"]}
+    (tmp_path / "launch.json").write_text(json.dumps(launch))
+    file = str(tmp_path / "launch.json")
+    done = isolated(library, f"import sparkwright.startup as s; s.LAUNCH_FILE = {file!r}; sys.exit(s.main(['check']))")
+    assert (done.returncode, done.stderr) == (1, "")
+    lines = done.stdout.splitlines()
+    assert all(line.startswith("refused: spark1: ") for line in lines)
+    weights = "/models/big: model.safetensors.index.json is not there; limit: a readable index"
+    assert f"refused: spark1: {weights}; remedy: copy the checkpoint to /models/big again" in lines
+
+
+@pytest.fixture
+def node(tmp_path, monkeypatch):
+    """The facts that the check will read; a test may change them."""
+    facts = node_facts(1)
+    launch = {"intent": intent(1).as_data(), "hardware_root": "/hardware", "argv": ["docker", "run", '{"a": "b c"}']}
+    (tmp_path / "launch.json").write_text(json.dumps(launch))
+
+    class Reader:
+        def __init__(self, hardware_root):
+            assert hardware_root == "/hardware"
+
+        def read(self, subsets, weights_path, images):
+            assert (weights_path, images) == ("/models/big", ["registry.example/vllm:1"])
+            return {name: value for name, value in facts.items() if name != "platform"}
+
+    monkeypatch.setattr(startup, "LAUNCH_FILE", str(tmp_path / "launch.json"))
+    monkeypatch.setattr(startup, "NodeReader", Reader)
+    return facts
+
+
+def test_a_healthy_node_may_start(node, capsys):
+    assert startup.main(["check"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_each_reason_is_a_line(node, capsys):
+    node["fabric"]["netdevs"]["enp1s0f0np0"]["mtu"] = 1500
+    node["memory"]["CmaFree"] = 9_740_000
+    assert startup.main(["check"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "refused: spark2: CmaFree is 9740000 kB with CmaTotal 65536 kB; limit: CmaFree at most CmaTotal; remedy: boot"
+        " kernel 6.17, or add kho=off by a drop-in under /etc/default/grub.d and reboot",
+        "refused: spark2: the MTU of enp1s0f0np0 is 1500; limit: 9000; remedy: run playbooks/stop.yml if it serves,"
+        " then site.yml, which applies netplan",
+    ]
+
+
+def test_a_warning_stops_nothing(node):
+    node["memory"]["MemTotal"] = 125_508_000
+    assert startup.main(["check"]) == 0
+
+
+def test_run_becomes_the_container_client_with_the_list_as_it_was_written(node, monkeypatch):
+    ran = []
+
+    def become(file, argv):
+        ran.append((file, argv))
+        raise SystemExit(0)
+
+    monkeypatch.setattr(startup.os, "execvp", become)
+    with pytest.raises(SystemExit):
+        startup.main(["run"])
+    assert ran == [("docker", ["docker", "run", '{"a": "b c"}'])]
