@@ -17,8 +17,10 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils import lock_holder
 
-# A tmpfs that every account may write to; a boot clears it.
-LOCK_FILE = "/run/lock/sparkwright.lock"
+# Any file that every account may read, no account may replace, and nobody else locks; flock needs no more.
+LOCK_FILE = "/etc/machine-id"
+# Who holds the lock, for the run that is refused. It locks nothing, so it does no harm when it is left behind.
+NOTE = "/tmp/.sparkwright-lock"
 # The exit code that flock is told to give when somebody else holds the lock.
 BUSY = 75
 # Seconds until the head must have answered.
@@ -74,10 +76,12 @@ class ActionModule(ActionBase):
 def remote_command(token: str) -> str:
     """What runs on the head: it holds the lock while lines arrive, and prints the holder when it cannot have it."""
     since = datetime.now(UTC).strftime("%H:%M UTC")
-    keep = f'echo "$0" > {LOCK_FILE}; echo held; while read -t {SILENCE} _; do :; done'
+    note = f'"{NOTE}-$UID"'
+    beats = f"while read -t {SILENCE} _; do :; done"
+    keep = f'umask 022; echo "$0" > {note}; trap "rm -f {NOTE}-$UID" EXIT; echo held; {beats}'
     held = shlex.join(["bash", "-c", keep, f"{token} since {since}"])
     take = f"flock --nonblock --conflict-exit-code {BUSY} {LOCK_FILE} {held}"
-    return f"{take} || {{ code=$?; cat {LOCK_FILE}; exit $code; }}"
+    return f"{take} || {{ code=$?; cat {NOTE}-* 2>/dev/null; exit $code; }}"
 
 
 def refusal(host: str, found: dict) -> str:
