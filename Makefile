@@ -19,8 +19,8 @@ venv: .venv/complete  ## make .venv with everything that pyproject.toml lists
 collections: venv  ## put the collections of requirements.yml under collections/
 	tools/collections
 
-docs: venv  ## write the README of each role from its argument specs
-	tools/role_docs
+docs: venv  ## write the README of each role from its argument specs, and the page of all checks
+	tools/role_docs && tools/check_docs
 
 lint: collections  ## run every static check
 	tools/lint
