@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from builders import cluster, findings, intent
 
@@ -124,6 +126,14 @@ def test_too_little_memory_is_summed_up():
     ]
 
 
+@pytest.mark.parametrize(("kb", "lines"), [(0, 0), (-1, 1)], ids=["exactly enough", "1 kB less"])
+def test_the_limit_of_the_headroom(kb, lines):
+    memory = replace(intent().memory, utilization=0.0)
+    facts = {(SPARK2, "memory", "MemAvailable"): memory.total // 1024 + kb}
+    found = findings(cluster(facts=facts, intents={"*": {"memory": memory}}))
+    assert [line.split()[1] for line in found] == ["memory.headroom"] * lines
+
+
 def test_a_node_that_was_not_asked():
     healthy = cluster()
     del healthy.facts[SPARK2]
@@ -152,6 +162,5 @@ def test_what_is_close_to_a_limit_and_right(changes):
 def test_the_remedy_for_the_boot_guard_passes_it():
     """The share that the remedy names is one that the guard accepts."""
     facts = {(SPARK2, "memory", "MemAvailable"): 114_000_000}
-    memory = intent().memory
-    remedied = {"*": {"memory": type(memory)(memory.weights, memory.kv_cache, memory.runtime, memory.floor, 0.89)}}
+    remedied = {"*": {"memory": replace(intent().memory, utilization=0.89)}}
     assert findings(cluster(facts=facts, intents=remedied)) == []

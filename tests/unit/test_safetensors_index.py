@@ -111,6 +111,18 @@ def test_only_the_shards_of_the_index_are_counted():
     assert total_bytes(changed(stray)) == 10_000_000_000
 
 
+def test_several_damaged_shards_come_in_order():
+    torn = {("shards", shard, "size"): 1 for shard in (SHARD2, SHARD1)}
+    found = changed(torn)
+    found["shards"] = dict(reversed(found["shards"].items()))
+    assert damaged(found) == [SHARD1, SHARD2]
+
+
+def test_a_fingerprint_does_not_depend_on_the_order_of_a_directory():
+    one = weights()
+    assert fingerprint({**one, "shards": dict(reversed(one["shards"].items()))}) == fingerprint(one)
+
+
 @pytest.mark.parametrize(
     ("changes", "equal"),
     [
