@@ -177,6 +177,7 @@ def findings(found: Cluster) -> list[str]:
     stages = [stage for stage in Stage if serving or stage is not Stage.SERVING]
     rules = [rule for rule in CATALOGUE if rule.stages.intersection(stages)]
     checks = [check for rule in rules for check in rule.run(found)]
+    assert len({(check.name, check.host) for check in checks}) == len(checks), "a check has two results for one thing"
     return [f"{check.status} {check.id} {check}" for check in checks if check.status is not Status.OK]
 
 
