@@ -41,7 +41,6 @@ def listening(*listeners):
 
 
 UNREADABLE = {**weights(), "error": "it has no weight_map", "tensors": {}, "shards": {}}
-MANY = {f"model-{n}.safetensors": 1 for n in range(1, 7)}
 
 CASES = {
     "a missing shard": (
@@ -148,11 +147,12 @@ def test_one_thing_is_wrong(case):
     assert findings(cluster(**changes)) == [equal_line(changes) if line == "EQUAL" else line for line in lines]
 
 
-def test_of_many_missing_shards_three_are_named():
-    lost = {**weights(), "tensors": MANY, "shards": {}}
+@pytest.mark.parametrize(("count", "more"), [(3, ""), (6, " and 3 more")])
+def test_of_many_missing_shards_three_are_named(count, more):
+    lost = {**weights(), "tensors": {f"model-{n}.safetensors": 1 for n in range(1, count + 1)}, "shards": {}}
     lines = findings(cluster(**on_spark2("weights", value=lost, intents=PUSHED)))
-    names = "model-1.safetensors, model-2.safetensors, model-3.safetensors and 3 more"
-    limit = "limit: all 6 shards of model.safetensors.index.json, whole"
+    names = f"model-1.safetensors, model-2.safetensors, model-3.safetensors{more}"
+    limit = f"limit: all {count} shards of model.safetensors.index.json, whole"
     assert lines[0] == f"refuse weights.complete spark2: /models/big: missing: {names}; {limit}; {AGAIN}"
 
 
