@@ -54,7 +54,9 @@ class ActionModule(ActionBase):
         if not select.select([holder.stdout], [], [], PATIENCE)[0]:
             holder.terminate()
             return {"held": False, "code": None, "holder": "", "error": f"no answer within {PATIENCE} s"}
-        return json.loads(holder.stdout.readline())
+        said = holder.stdout.readline()
+        silent = {"held": False, "code": None, "holder": "", "error": "its holder ended without a word"}
+        return json.loads(said) if said else silent
 
     def connection_argv(self, command: str) -> list[str]:
         """How the holder reaches the head: the way in which Ansible does."""

@@ -13,6 +13,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.daemon_config 
     merge,
     parse,
 )
+from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import has_image
 from ansible_collections.sparkwright.cluster.plugins.module_utils.lifecycle import state_of
 from ansible_collections.sparkwright.cluster.plugins.module_utils.names import (
     ENGINE_ENV_FILE,
@@ -101,8 +102,7 @@ def image_current(intent, facts) -> bool | None:
     """Whether the node has the image, and the pinned one."""
     if "runtime" not in facts:
         return None
-    found = facts["runtime"]["images"].get(intent.image)
-    return found is not None and intent.image_id in ("", found)
+    return has_image(facts["runtime"], intent.image, intent.image_id)
 
 
 def launch_data(rendered, plan, host) -> dict[str, object] | None:

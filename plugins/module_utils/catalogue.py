@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from . import checks_fabric, checks_launch, checks_node
-from .checks import REGISTERED, Check, Cluster, Rule, Stage
+from .checks import REGISTERED, Check, Cluster, Rule, Stage, Status
 
 _ORDER = (checks_node.__name__, checks_fabric.__name__, checks_launch.__name__)
 
@@ -13,4 +15,13 @@ CATALOGUE: tuple[Rule, ...] = tuple(sorted(REGISTERED.values(), key=lambda rule:
 def run_checks(cluster: Cluster, stage: Stage | None = None) -> list[Check]:
     """Run the checks of a stage, or all of them."""
     rules = [rule for rule in CATALOGUE if stage is None or stage in rule.stages]
-    return [check for rule in rules for check in rule.run(cluster)]
+    return [check for rule in rules for check in [*_unread(rule, cluster), *rule.run(cluster)]]
+
+
+def _unread(rule: Rule, cluster: Cluster) -> Iterator[Check]:
+    """A check that found no facts must not look like one that passed; `node.reachable` names the silent nodes."""
+    for host in cluster.intents:
+        facts = cluster.facts.get(host)
+        if rule.needs and facts and facts["reachable"] and rule.needs not in facts:
+            fact, remedy = f"its {rule.needs} facts were not read", f"read the subset {rule.needs}"
+            yield Check(rule.id, host, Status.UNKNOWN, fact, "facts to look at", remedy)

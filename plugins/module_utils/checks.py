@@ -102,19 +102,24 @@ class Rule:
     id: str
     what: str
     stages: frozenset[Stage]
+    # The section of the facts that it looks at; a node that answered and lacks it is a result of its own.
+    needs: str
     run: Function
 
 
 REGISTERED: dict[str, Rule] = {}
 
 
-def rule(id_: str, what: str, *stages: Stage) -> Callable[[Function], Function]:
-    """Enter a check function into the catalogue under a stable id; `what` is its line in the documentation."""
+def rule(id_: str, what: str, *stages: Stage, needs: str = "") -> Callable[[Function], Function]:
+    """Enter a check function into the catalogue under a stable id; `what` is its line in the documentation.
+
+    `needs` names the section of the facts without which it can say nothing.
+    """
 
     def enter(run: Function) -> Function:
         if id_ in REGISTERED:
             raise ValueError(f"the check {id_} is already there")
-        REGISTERED[id_] = Rule(id_, what, frozenset(stages), run)
+        REGISTERED[id_] = Rule(id_, what, frozenset(stages), needs, run)
         return run
 
     return enter

@@ -23,7 +23,7 @@ def _plain_addresses(fabric: Fabric, netdev: str) -> list[str]:
     return [address.split("/")[0] for address in device["addresses"]] if device else []
 
 
-@rule("fabric.netdev", "The interface of every rail is there.", Stage.PREFLIGHT)
+@rule("fabric.netdev", "The interface of every rail is there.", Stage.PREFLIGHT, needs="fabric")
 def netdev(cluster: Cluster) -> Iterator[Check]:
     """A renamed or missing interface is found before netplan is told about it."""
     for host, fabric, _, rail in _ends(cluster):
@@ -40,7 +40,9 @@ def netdev(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("fabric.rdma", "A RDMA device sits on the interface of every rail.", Stage.PREFLIGHT, Stage.LAUNCH)
+@rule(
+    "fabric.rdma", "A RDMA device sits on the interface of every rail.", Stage.PREFLIGHT, Stage.LAUNCH, needs="fabric"
+)
 def rdma(cluster: Cluster) -> Iterator[Check]:
     """Without one NCCL has nothing to use on that rail."""
     for host, fabric, _, rail in _ends(cluster):
@@ -57,7 +59,7 @@ def rdma(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("fabric.management", "No rail carries the connection that Ansible uses.", Stage.PREFLIGHT)
+@rule("fabric.management", "No rail carries the connection that Ansible uses.", Stage.PREFLIGHT, needs="fabric")
 def management(cluster: Cluster) -> Iterator[Check]:
     """Configuring that interface would cut the branch that the play sits on."""
     for host, fabric, intent, rail in _ends(cluster):
@@ -74,7 +76,7 @@ def management(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("fabric.default-route", "No default route leaves through a rail.", Stage.PREFLIGHT, Stage.FABRIC)
+@rule("fabric.default-route", "No default route leaves through a rail.", Stage.PREFLIGHT, Stage.FABRIC, needs="fabric")
 def default_route(cluster: Cluster) -> Iterator[Check]:
     """A default route on a rail sends the node's other traffic into the fabric."""
     for host, fabric, _, rail in _ends(cluster):
@@ -90,7 +92,13 @@ def default_route(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("fabric.netplan", "No other netplan file names the interface of a rail.", Stage.PREFLIGHT, Stage.FABRIC)
+@rule(
+    "fabric.netplan",
+    "No other netplan file names the interface of a rail.",
+    Stage.PREFLIGHT,
+    Stage.FABRIC,
+    needs="fabric",
+)
 def netplan(cluster: Cluster) -> Iterator[Check]:
     """Netplan merges lists across files, so a second file adds its addresses to ours."""
     for host, fabric, _, rail in _ends(cluster):
@@ -106,7 +114,13 @@ def netplan(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("fabric.address-taken", "No planned rail address is in use on another interface.", Stage.PREFLIGHT, Stage.FABRIC)
+@rule(
+    "fabric.address-taken",
+    "No planned rail address is in use on another interface.",
+    Stage.PREFLIGHT,
+    Stage.FABRIC,
+    needs="fabric",
+)
 def address_taken(cluster: Cluster) -> Iterator[Check]:
     """One address twice makes a fabric that works for some pairs of nodes only."""
     used = [
@@ -128,7 +142,7 @@ def address_taken(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("fabric.address", "Every rail has its planned address.", Stage.FABRIC, Stage.LAUNCH)
+@rule("fabric.address", "Every rail has its planned address.", Stage.FABRIC, Stage.LAUNCH, needs="fabric")
 def address(cluster: Cluster) -> Iterator[Check]:
     """The address must be there, and be the only one."""
     for host, fabric, _, rail in _ends(cluster):
@@ -144,7 +158,7 @@ def address(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("fabric.mtu", "Every rail has the planned MTU.", Stage.FABRIC, Stage.LAUNCH)
+@rule("fabric.mtu", "Every rail has the planned MTU.", Stage.FABRIC, Stage.LAUNCH, needs="fabric")
 def mtu(cluster: Cluster) -> Iterator[Check]:
     """Firmware updates reset a twin to 1500; unequal ends lose the large frames only."""
     for host, fabric, _, rail in _ends(cluster):
@@ -160,7 +174,13 @@ def mtu(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("fabric.gid", "Every rail's device is ACTIVE and has a RoCE v2 GID of its address.", Stage.FABRIC, Stage.LAUNCH)
+@rule(
+    "fabric.gid",
+    "Every rail's device is ACTIVE and has a RoCE v2 GID of its address.",
+    Stage.FABRIC,
+    Stage.LAUNCH,
+    needs="fabric",
+)
 def gid(cluster: Cluster) -> Iterator[Check]:
     """A missing row hangs the launch after the load, with `remote GID ::` in the log."""
     for host, fabric, _, rail in _ends(cluster):
@@ -182,7 +202,7 @@ def gid(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("fabric.serving", "Netplan stays as it is while the engine serves.", Stage.PREFLIGHT)
+@rule("fabric.serving", "Netplan stays as it is while the engine serves.", Stage.PREFLIGHT, needs="fabric")
 def serving(cluster: Cluster) -> Iterator[Check]:
     """Applying netplan takes the rails down for a moment, which ends the launch of every rank."""
     for host, fabric, intent in cluster.having("fabric"):
@@ -198,7 +218,7 @@ def serving(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("fabric.path", "Frames of full MTU pass unfragmented to every peer on every rail.", Stage.FABRIC)
+@rule("fabric.path", "Frames of full MTU pass unfragmented to every peer on every rail.", Stage.FABRIC, needs="fabric")
 def path(cluster: Cluster) -> Iterator[Check]:
     """A switch or a peer with a smaller MTU is found by a ping that must not be split."""
     for host, fabric, intent in cluster.having("fabric"):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from .checks import Check, Cluster, Stage, Status, rule
-from .facts import Serving, Weights, engine_runs, own_container
+from .facts import Serving, Weights, engine_runs, has_image, own_container
 from .names import ENGINE_CONTAINER, LABEL_CONFIG
 from .safetensors_index import INDEX_NAME, damaged, fingerprint, missing, total_bytes
 
@@ -21,7 +21,7 @@ def weights_source(cluster: Cluster) -> Iterator[Check]:
         yield _completeness("weights.source", "controller", cluster.source, remedy)
 
 
-@rule("weights.present", "A checkpoint that nobody copies is on the node already.", Stage.PREFLIGHT)
+@rule("weights.present", "A checkpoint that nobody copies is on the node already.", Stage.PREFLIGHT, needs="weights")
 def weights_present(cluster: Cluster) -> Iterator[Check]:
     """Without model_store_source the weights must be there before the node is changed."""
     for host, weights, intent in cluster.having("weights"):
@@ -30,7 +30,13 @@ def weights_present(cluster: Cluster) -> Iterator[Check]:
             yield _completeness("weights.present", host, weights, remedy)
 
 
-@rule("weights.complete", "The index can be read and every shard it names is whole.", Stage.WEIGHTS, Stage.LAUNCH)
+@rule(
+    "weights.complete",
+    "The index can be read and every shard it names is whole.",
+    Stage.WEIGHTS,
+    Stage.LAUNCH,
+    needs="weights",
+)
 def weights_complete(cluster: Cluster) -> Iterator[Check]:
     """A shard that is missing or short is found by its header before the load, not ten minutes into it."""
     for host, weights, _ in cluster.having("weights"):
@@ -47,19 +53,25 @@ def _completeness(id_: str, host: str, weights: Weights, remedy: str) -> Check:
     return Check(id_, host, status, f"{path}: {fact}", f"all {count} shards of {INDEX_NAME}, whole", remedy)
 
 
-@rule("weights.equal", "All nodes have the same checkpoint.", Stage.WEIGHTS)
+@rule("weights.equal", "All nodes have the same checkpoint.", Stage.WEIGHTS, needs="weights")
 def weights_equal(cluster: Cluster) -> Iterator[Check]:
     """Ranks that load different checkpoints answer nonsense without an error."""
     prints = {host: fingerprint(weights) for host, weights, _ in cluster.having("weights") if not weights["error"]}
     yield from _all_equal("weights.equal", prints, "the fingerprint of its checkpoint is", "copy the checkpoint again")
 
 
-@rule("image.present", "The engine image is on the node, and is the pinned one.", Stage.IMAGE, Stage.LAUNCH)
+@rule(
+    "image.present",
+    "The engine image is on the node, and is the pinned one.",
+    Stage.IMAGE,
+    Stage.LAUNCH,
+    needs="runtime",
+)
 def image_present(cluster: Cluster) -> Iterator[Check]:
     """`docker load` may drop a tag, and a tag may name anything: the image ID decides."""
     for host, runtime, intent in cluster.having("runtime"):
         found = runtime["images"].get(intent.image)
-        good = found is not None and intent.image_id in ("", found)
+        good = has_image(runtime, intent.image, intent.image_id)
         yield Check(
             "image.present",
             host,
@@ -70,20 +82,33 @@ def image_present(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("image.equal", "All nodes have the same image ID, where nothing pins it.", Stage.PREFLIGHT, Stage.IMAGE)
+@rule(
+    "image.equal",
+    "All nodes have the same image ID, where nothing pins it.",
+    Stage.PREFLIGHT,
+    Stage.IMAGE,
+    needs="runtime",
+)
 def image_equal(cluster: Cluster) -> Iterator[Check]:
     """One node with another build of the image fails in the middle of the rendezvous.
 
     A pinned image is distributed to the nodes that lack it, so there `image.present` decides.
     """
-    if any(intent.image_id for intent in cluster.intents.values()):
+    nodes = list(cluster.having("runtime"))
+    if all(intent.image_id and not runtime["containerd_store"] for _, runtime, intent in nodes):
         return
-    ids = {host: runtime["images"].get(intent.image) for host, runtime, intent in cluster.having("runtime")}
+    ids = {host: runtime["images"].get(intent.image) for host, runtime, intent in nodes}
     there = {host: short(image) for host, image in ids.items() if image}
     yield from _all_equal("image.equal", there, "its engine image is", "remove the image there and run site.yml")
 
 
-@rule("serving.port", "The ports of the API and of the rendezvous are free.", Stage.PREFLIGHT, Stage.LAUNCH)
+@rule(
+    "serving.port",
+    "The ports of the API and of the rendezvous are free.",
+    Stage.PREFLIGHT,
+    Stage.LAUNCH,
+    needs="serving",
+)
 def port_free(cluster: Cluster) -> Iterator[Check]:
     """A port that somebody else holds fails the launch after the load."""
     for host, serving, intent in cluster.having("serving"):
@@ -103,7 +128,12 @@ def port_free(cluster: Cluster) -> Iterator[Check]:
             )
 
 
-@rule("serving.configuration", "A serving cluster runs the configuration of the inventory.", Stage.PREFLIGHT)
+@rule(
+    "serving.configuration",
+    "A serving cluster runs the configuration of the inventory.",
+    Stage.PREFLIGHT,
+    needs="runtime",
+)
 def configuration(cluster: Cluster) -> Iterator[Check]:
     """A changed profile never restarts a serving cluster by itself."""
     for host, runtime, _ in cluster.having("runtime"):
@@ -122,7 +152,7 @@ def configuration(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("serving.rank", "Every rank runs.", Stage.SERVING)
+@rule("serving.rank", "Every rank runs.", Stage.SERVING, needs="serving")
 def rank_runs(cluster: Cluster) -> Iterator[Check]:
     """One rank less and the others wait for ever."""
     for host, serving, intent in cluster.having("serving"):

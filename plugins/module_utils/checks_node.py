@@ -39,7 +39,7 @@ def _unreachable(facts: NodeFacts, intent: Intent) -> tuple[str, str]:
     )
 
 
-@rule("node.python", "Python is new enough for the node's own start-up check.", Stage.PREFLIGHT)
+@rule("node.python", "Python is new enough for the node's own start-up check.", Stage.PREFLIGHT, needs="platform")
 def python(cluster: Cluster) -> Iterator[Check]:
     """The start-up check runs on the node's own Python."""
     limit = ".".join(map(str, PYTHON_MINIMUM))
@@ -50,7 +50,7 @@ def python(cluster: Cluster) -> Iterator[Check]:
         yield Check("node.python", host, status, f"Python is {version}", f"{limit} or newer", "install DGX OS 7")
 
 
-@rule("platform.gpu", "The GPU is a GB10; unknown hardware is refused.", Stage.PREFLIGHT)
+@rule("platform.gpu", "The GPU is a GB10; unknown hardware is refused.", Stage.PREFLIGHT, needs="platform")
 def gpu(cluster: Cluster) -> Iterator[Check]:
     """Every figure of this project is one of the GB10, so another GPU fails closed."""
     for host, platform, _ in cluster.having("platform"):
@@ -67,7 +67,12 @@ def gpu(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("platform.dgx-os", "The system is DGX OS; another Ubuntu on a GB10 is only warned about.", Stage.PREFLIGHT)
+@rule(
+    "platform.dgx-os",
+    "The system is DGX OS; another Ubuntu on a GB10 is only warned about.",
+    Stage.PREFLIGHT,
+    needs="platform",
+)
 def dgx_os(cluster: Cluster) -> Iterator[Check]:
     """Stock Ubuntu on a GB10 has no /etc/dgx-release; it works, but nobody has published figures for it."""
     for host, platform, _ in cluster.having("platform"):
@@ -80,7 +85,7 @@ def dgx_os(cluster: Cluster) -> Iterator[Check]:
         yield Check("platform.dgx-os", host, Status.OK, f"{dgx.get('DGX_NAME', 'DGX')} with OTA {ota}")
 
 
-@rule("platform.same-software", "All nodes run one kernel and one GPU driver.", Stage.PREFLIGHT)
+@rule("platform.same-software", "All nodes run one kernel and one GPU driver.", Stage.PREFLIGHT, needs="platform")
 def same_software(cluster: Cluster) -> Iterator[Check]:
     """Nodes of different kernels or drivers are the usual state after an update that reached only some of them."""
     found = {h: f"kernel {p['kernel']}, driver {p['driver'] or 'none'}" for h, p, _ in cluster.having("platform")}
@@ -92,7 +97,12 @@ def same_software(cluster: Cluster) -> Iterator[Check]:
         yield Check("platform.same-software", host, status, software, f"as on the others: {usual}", "update the node")
 
 
-@rule("memory.class", "All nodes have MemTotal of one class; the smallest sizes the cluster.", Stage.PREFLIGHT)
+@rule(
+    "memory.class",
+    "All nodes have MemTotal of one class; the smallest sizes the cluster.",
+    Stage.PREFLIGHT,
+    needs="memory",
+)
 def memory_class(cluster: Cluster) -> Iterator[Check]:
     """A firmware setting takes 2 GiB from some nodes; a plan made on the larger ones does not fit there."""
     totals = {host: memory["MemTotal"] for host, memory, _ in cluster.having("memory")}
@@ -109,7 +119,13 @@ def memory_class(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("memory.cma-trap", "No memory is lost to CMA by a kernel with KHO on.", Stage.PREFLIGHT, Stage.LAUNCH)
+@rule(
+    "memory.cma-trap",
+    "No memory is lost to CMA by a kernel with KHO on.",
+    Stage.PREFLIGHT,
+    Stage.LAUNCH,
+    needs="memory",
+)
 def memory_cma_trap(cluster: Cluster) -> Iterator[Check]:
     """With KHO on, RDMA registration dies after the load with `Cannot allocate memory`."""
     for host, memory, _ in cluster.having("memory"):
@@ -124,7 +140,13 @@ def memory_cma_trap(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("memory.headroom", "MemAvailable holds the rank's share and the floor.", Stage.PREFLIGHT, Stage.LAUNCH)
+@rule(
+    "memory.headroom",
+    "MemAvailable holds the rank's share and the floor.",
+    Stage.PREFLIGHT,
+    Stage.LAUNCH,
+    needs="memory",
+)
 def memory_headroom(cluster: Cluster) -> Iterator[Check]:
     """A node that runs short freezes without a message, so the sum is made before the load."""
     for host, memory, intent in cluster.having("memory"):
@@ -143,7 +165,7 @@ def memory_headroom(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("memory.boot-guard", "The engine's own start-up guard will pass.", Stage.PREFLIGHT, Stage.LAUNCH)
+@rule("memory.boot-guard", "The engine's own start-up guard will pass.", Stage.PREFLIGHT, Stage.LAUNCH, needs="memory")
 def memory_boot_guard(cluster: Cluster) -> Iterator[Check]:
     """VLLM refuses to start when MemAvailable is below ceil(utilization x total)."""
     for host, memory, intent in cluster.having("memory"):
@@ -158,11 +180,11 @@ def memory_boot_guard(cluster: Cluster) -> Iterator[Check]:
             Status.OK if available >= asked else Status.REFUSE,
             f"MemAvailable is {available / GIB:.2f} GiB",
             f"{asked / GIB:.2f} GiB ({intent.memory.utilization} of {total / GIB:.2f})",
-            f"set memory.utilization and gpu-memory-utilization of the profile to at most {most:.2f}",
+            f"set the profile's memory.utilization to at most {most:.2f}",
         )
 
 
-@rule("runtime.docker", "Docker answers.", Stage.PREFLIGHT, Stage.LAUNCH)
+@rule("runtime.docker", "Docker answers.", Stage.PREFLIGHT, Stage.LAUNCH, needs="runtime")
 def docker(cluster: Cluster) -> Iterator[Check]:
     """DGX OS ships Docker; this project configures it and never installs it."""
     for host, runtime, _ in cluster.having("runtime"):
@@ -177,7 +199,9 @@ def docker(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("runtime.gpu", "Docker knows the NVIDIA runtime, where the profile uses the GPU.", Stage.PREFLIGHT)
+@rule(
+    "runtime.gpu", "Docker knows the NVIDIA runtime, where the profile uses the GPU.", Stage.PREFLIGHT, needs="runtime"
+)
 def runtime_gpu(cluster: Cluster) -> Iterator[Check]:
     """Without the runtime `--gpus all` fails only when the container starts."""
     for host, runtime, intent in cluster.having("runtime"):
@@ -194,7 +218,7 @@ def runtime_gpu(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("runtime.config", "Docker's configuration can be merged with ours.", Stage.PREFLIGHT)
+@rule("runtime.config", "Docker's configuration can be merged with ours.", Stage.PREFLIGHT, needs="runtime")
 def runtime_config(cluster: Cluster) -> Iterator[Check]:
     """The user's keys win; a contradiction is named and nothing is overwritten."""
     for host, runtime, intent in cluster.having("runtime"):

@@ -107,11 +107,16 @@ class Container(TypedDict):
 
 
 class Runtime(TypedDict):
-    """Docker on the node; `images` maps the references that were asked for to image IDs (None: absent)."""
+    """Docker on the node; `images` maps the references that were asked for to image IDs (None: absent).
+
+    `containerd_store` is true where Docker keeps images in containerd: there an ID is the digest of a manifest, which
+    `docker load` makes anew, and not the one that an archive names.
+    """
 
     version: str | None
     error: str | None
     runtimes: list[str]
+    containerd_store: bool
     daemon_json: str | None
     images: dict[str, str | None]
     containers: list[Container]
@@ -167,6 +172,12 @@ def device_of(fabric: Fabric, netdev: str) -> tuple[str, RdmaDevice] | None:
 def own_container(runtime: Runtime, name: str) -> Container | None:
     """The container of that name, or None."""
     return next((c for c in runtime["containers"] if c["name"] == name), None)
+
+
+def has_image(runtime: Runtime, ref: str, image_id: str) -> bool:
+    """True when the node has the image and, where IDs can be compared with a pinned one, that one."""
+    found = runtime["images"].get(ref)
+    return found is not None and (runtime["containerd_store"] or image_id in ("", found))
 
 
 def engine_runs(facts: NodeFacts) -> bool:

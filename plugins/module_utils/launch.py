@@ -67,8 +67,19 @@ def engine_argv(profile: Mapping[str, Any], intent: Intent) -> list[str]:
         "master-addr": intent.head_address,
         "master-port": intent.master_port,
     }
-    argv += flags({**shape, **ranks, **profile.get("engine_args", {})})
+    argv += flags({**shape, **ranks, **memory_arguments(profile["memory"]), **profile.get("engine_args", {})})
     return argv if intent.is_head else [*argv, "--headless"]
+
+
+def memory_arguments(memory: Mapping[str, Any]) -> dict[str, Any]:
+    """The engine's memory arguments, from the figures that the headroom is computed with."""
+    arguments: dict[str, Any] = {}
+    if memory.get("utilization"):
+        arguments["gpu-memory-utilization"] = memory["utilization"]
+    # Without a size the engine measures what `utilization` leaves and takes all of it.
+    if memory["kv_cache_bytes"]:
+        arguments["kv-cache-memory-bytes"] = memory["kv_cache_bytes"]
+    return arguments
 
 
 def engine_environment(profile: Mapping[str, Any]) -> dict[str, str]:

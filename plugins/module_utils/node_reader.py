@@ -142,6 +142,7 @@ class NodeReader:
             "version": version,
             "error": None if version else str(errors[0]),
             "runtimes": sorted(data.get("Runtimes") or {}),
+            "containerd_store": "containerd" in json.dumps(data.get("DriverStatus")),
             "daemon_json": self._text(DAEMON_FILE.lstrip("/")) or None,
             "images": {ref: self._image_id(ref) for ref in images} if version else {},
             "containers": self._containers() if version else [],
@@ -268,7 +269,12 @@ def names_in(text: str, names: Iterable[str]) -> list[str]:
 
 
 def ping_all(pings: Sequence[dict[str, Any]]) -> dict[str, bool]:
-    """Send every ping at once, unfragmented and bound to its interface; {`netdev address`: answered}."""
+    """Send every ping at once, unfragmented and bound to its interface; {`netdev address`: answered}.
+
+    Without a ping command nobody answers.
+    """
+    if shutil.which("ping") is None:
+        return {f"{ping['netdev']} {ping['address']}": False for ping in pings}
     running = {
         f"{ping['netdev']} {ping['address']}": subprocess.Popen(
             _ping_argv(str(ping["netdev"]), str(ping["address"]), int(ping["size"])),

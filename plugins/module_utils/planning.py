@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .address_plan import AddressPlan, NodeAddresses
@@ -11,14 +11,14 @@ from .inventory_rules import Inventory, plan_of
 from .meminfo import GIB
 
 
-def make_intents(inventory: Inventory, image_id: str) -> dict[str, Intent]:
+def make_intents(inventory: Inventory, image_id: str, resolve: Callable[[str], str] = str) -> dict[str, Intent]:
     """Every node's intent, in the order of the ranks.
 
     The inventory must have passed `find_mistakes`, and its profile the schema. `image_id` is the one that all nodes
     must have, empty when nothing pins it. Raises AddressPlanError.
     """
     plan = plan_of(inventory)
-    return {node.host: _intent(inventory, plan, node, image_id) for node in plan.nodes}
+    return {node.host: _intent(inventory, plan, node, image_id, resolve) for node in plan.nodes}
 
 
 def memory_need(profile: Mapping[str, Any]) -> MemoryNeed:
@@ -33,13 +33,16 @@ def memory_need(profile: Mapping[str, Any]) -> MemoryNeed:
     )
 
 
-def _intent(inventory: Inventory, plan: AddressPlan, node: NodeAddresses, image_id: str) -> Intent:
+def _intent(
+    inventory: Inventory, plan: AddressPlan, node: NodeAddresses, image_id: str, resolve: Callable[[str], str]
+) -> Intent:
     profile: Any = inventory.profile
 
     def value(name: str) -> Any:
         return inventory.value(node.host, name)
 
-    management = _text(value("ansible_host"), node.host)
+    management = resolve(_text(value("ansible_host"), node.host))
+    head_management = resolve(_text(inventory.value(plan.nodes[0].host, "ansible_host"), plan.nodes[0].host))
     return Intent(
         host=node.host,
         rank=node.rank,
@@ -55,16 +58,11 @@ def _intent(inventory: Inventory, plan: AddressPlan, node: NodeAddresses, image_
         weights_pushed=bool(value("model_store_source")),
         image=value("engine_image_ref"),
         image_id=image_id,
-        api_host=_text(inventory.value(plan.nodes[0].host, "serving_api_host"), _head_management(inventory, plan)),
+        api_host=_text(inventory.value(plan.nodes[0].host, "serving_api_host"), head_management),
         api_port=profile["serve"]["port"],
         master_port=profile["serve"]["master_port"],
         daemon_config=value("container_runtime_daemon_config"),
     )
-
-
-def _head_management(inventory: Inventory, plan: AddressPlan) -> str:
-    head = plan.nodes[0].host
-    return _text(inventory.value(head, "ansible_host"), head)
 
 
 def _text(value: object, otherwise: str) -> str:

@@ -62,6 +62,8 @@ def file_entry(path: Path) -> dict[str, Any]:
 
 def write_atomically(path: Path, content: bytes, mode: int) -> None:
     """Write a file so that a crash leaves the old one or the new one, never half of it; `mode` such as 0o644."""
+    # A link stays a link; its target is what gets the new content.
+    path = path.resolve()
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

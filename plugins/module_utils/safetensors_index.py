@@ -66,12 +66,15 @@ def missing(weights: Weights) -> list[str]:
 
 
 def damaged(weights: Weights) -> list[str]:
-    """The shards whose header is unreadable, whose size is not the header's, or whose tensors are not the index's."""
+    """The shards with an unreadable header, another size than the header's, or fewer tensors than the index names.
+
+    Surplus tensors are no damage: the index of an overlay takes only some of a base shard.
+    """
     return sorted(
         name
         for name, shard in weights["shards"].items()
         if name in weights["tensors"]
-        and (shard["size"] != shard["expected"] or shard["tensors"] != weights["tensors"][name])
+        and (shard["size"] != shard["expected"] or shard["tensors"] < weights["tensors"][name])
     )
 
 

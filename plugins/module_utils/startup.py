@@ -9,26 +9,45 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from .catalogue import run_checks
-from .checks import Cluster, Stage, refusals
+from .checks import Check, Cluster, Stage, refusals
 from .intent import Intent
 from .names import LAUNCH_FILE
 from .node_reader import NodeReader
 
+# Memory comes back up to a minute after a container has stopped, so a shortage is looked at again for that long.
+LATE = ("memory.headroom", "memory.boot-guard")
+MEMORY_SECONDS = 75
+MEMORY_PAUSE = 5
+
 SUBSETS = ("memory", "fabric", "runtime", "weights", "serving")
 
 
-def check(launch: dict[str, Any]) -> list[str]:
-    """The reasons why this node must not start its engine now, one line each."""
+def check(launch: dict[str, Any]) -> list[Check]:
+    """The reasons why this node must not start its engine now."""
     intent = Intent.from_data(launch["intent"])
     reader = NodeReader(launch["hardware_root"])
     facts = reader.read(SUBSETS, weights_path=intent.weights_path, images=[intent.image])
     cluster = Cluster({intent.host: facts}, {intent.host: intent})
-    return [str(found) for found in refusals(run_checks(cluster, Stage.LAUNCH))]
+    return refusals(run_checks(cluster, Stage.LAUNCH))
+
+
+def settled_reasons(launch: dict[str, Any]) -> list[Check]:
+    """The reasons that remain once the memory of an engine that has just stopped had time to come back.
+
+    It waits only when nothing but memory is short, as nothing else comes back by waiting.
+    """
+    until = time.monotonic() + MEMORY_SECONDS
+    found = check(launch)
+    while found and all(reason.id in LATE for reason in found) and time.monotonic() < until:
+        time.sleep(MEMORY_PAUSE)
+        found = check(launch)
+    return found
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -36,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     launch = json.loads(Path(LAUNCH_FILE).read_text(encoding="utf-8"))
     if list(arguments) == ["run"]:
         os.execvp(launch["argv"][0], launch["argv"])
-    reasons = check(launch)
+    reasons = settled_reasons(launch)
     for reason in reasons:
         print(f"refused: {reason}")
     return 1 if reasons else 0

@@ -13,11 +13,13 @@ from typing import Any
 KEEP = frozenset(
     {
         "ssh.service",
+        "sshd.service",
         "ssh.socket",
         "docker.service",
         "docker.socket",
         "containerd.service",
         "dbus.service",
+        "dbus-broker.service",
         "dbus.socket",
         "lldpd.service",
         "NetworkManager.service",
@@ -32,6 +34,9 @@ KEEP = frozenset(
         "wpa_supplicant.service",
     }
 )
+
+# Masked, it could not be started to update firmware either.
+NEVER_MASKED = frozenset({"fwupd.service"})
 
 ACTIONS = ("mask", "disable", "stop")
 
@@ -66,12 +71,18 @@ def plan(policy: Iterable[Mapping[str, Any]], units: Mapping[str, Unit], keep: I
     kept, changes = set(keep), []
     for entry in policy:
         for name in entry["units"]:
-            if name in KEEP:
-                raise PolicyError(f"{name} is to be turned off; limit: it must stay; remedy: take it out of the policy")
+            _refuse_harm(name, entry["action"])
             unit = units.get(name)
             if unit and name not in kept and not _settled(entry["action"], unit):
                 changes.append(Change(name, entry["action"], unit))
     return changes
+
+
+def _refuse_harm(name: str, action: str) -> None:
+    if name in KEEP:
+        raise PolicyError(f"{name} is to be turned off; limit: it must stay; remedy: take it out of the policy")
+    if name in NEVER_MASKED and action == "mask":
+        raise PolicyError(f"{name} is to be masked; limit: disable, or its updates break; remedy: set action: disable")
 
 
 def _settled(action: str, unit: Unit) -> bool:

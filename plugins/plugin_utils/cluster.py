@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ def make_plan(templar: Templar, task_vars: Mapping[str, Any]) -> Plan:
     if not isinstance(inventory.profile, Mapping):
         raise AnsibleActionFail("all nodes: there is no profile to plan with; remedy: correct sparkwright_profile")
     try:
-        intents = make_intents(inventory, image_id(inventory))
+        intents = make_intents(inventory, image_id(inventory), address_of)
     except AddressPlanError as error:
         raise AnsibleActionFail(str(error)) from None
     return Plan(inventory, inventory.profile, intents)
@@ -85,6 +86,14 @@ def weights_source(plan: Plan) -> Weights | None:
     head = next(iter(plan.intents.values()))
     source = plan.value(head.host, "model_store_source")
     return read_weights(Path(source).expanduser()) if source else None
+
+
+def address_of(name: str) -> str:
+    """The IPv4 address of a host name; the name itself when nobody knows it, which the connection will say."""
+    try:
+        return str(socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0])
+    except OSError:
+        return name
 
 
 def image_id(inventory: Inventory) -> str:

@@ -144,6 +144,7 @@ def node_facts(rank: int = 0, serving: bool = False) -> dict:
             "version": "28.5.1",
             "error": None,
             "runtimes": ["nvidia", "runc"],
+            "containerd_store": False,
             "daemon_json": '{"log-driver": "json-file"}',
             "images": {IMAGE: IMAGE_ID},
             "containers": [engine_container(host)] if serving else [],

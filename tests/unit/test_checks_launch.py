@@ -187,6 +187,27 @@ def test_two_addresses_of_one_port(held, wanted, refused):
     assert bool(findings(cluster(**changes))) is refused
 
 
+CONTAINERD = {(f"spark{n}", "runtime", "containerd_store"): True for n in range(1, 5)}
+
+
+def with_images(*ids):
+    return {(f"spark{n}", "runtime", "images", IMAGE): image_id for n, image_id in enumerate(ids, start=1)}
+
+
+def test_where_containerd_keeps_images_a_pinned_id_cannot_be_compared():
+    facts = CONTAINERD | with_images(*[OTHER_IMAGE_ID] * 4)
+    assert findings(cluster(facts=facts)) == []
+
+
+def test_where_containerd_keeps_images_they_are_still_equal_on_all_nodes():
+    pinned = cluster().intents["spark1"].image_id
+    facts = CONTAINERD | with_images(pinned, pinned, OTHER_IMAGE_ID, pinned)
+    assert findings(cluster(facts=facts)) == [
+        f"refuse image.equal spark3: its engine image is {short(OTHER_IMAGE_ID)}; limit: {short(pinned)}, as on the"
+        " others; remedy: remove the image there and run site.yml"
+    ]
+
+
 @pytest.mark.parametrize(
     ("image_id", "text"), [("sha256:0123456789abcdef", "0123456789ab"), ("0123", "0123"), ("", "")]
 )

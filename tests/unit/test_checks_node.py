@@ -75,7 +75,7 @@ CASES = {
     "below the boot guard": (
         on_spark2("memory", "MemAvailable", value=114_000_000),
         "refuse memory.boot-guard spark2: MemAvailable is 108.72 GiB; limit: 109.51 GiB (0.9 of 121.68); remedy: set"
-        " memory.utilization and gpu-memory-utilization of the profile to at most 0.89",
+        " the profile's memory.utilization to at most 0.89",
     ),
     "no nvidia runtime": (
         on_spark2("runtime", "runtimes", value=["runc"]),
@@ -122,7 +122,7 @@ def test_too_little_memory_is_summed_up():
         "refuse memory.headroom spark2: MemAvailable is 99.18 GiB; limit: 101.00 GiB (weights 90.00, KV cache 2.00,"
         " runtime 6.00, floor 3.00); remedy: free 1.82 GiB, or choose a profile with less context",
         "refuse memory.boot-guard spark2: MemAvailable is 99.18 GiB; limit: 109.51 GiB (0.9 of 121.68); remedy: set"
-        " memory.utilization and gpu-memory-utilization of the profile to at most 0.81",
+        " the profile's memory.utilization to at most 0.81",
     ]
 
 

@@ -17,6 +17,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.launch import 
     engine_argv,
     engine_environment,
     flags,
+    memory_arguments,
     render,
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import nccl_env
@@ -326,9 +327,16 @@ def test_the_awq_profile_has_the_published_container():
     assert "/var/lib/models:/cache/huggingface:ro" in found
 
 
-@pytest.mark.parametrize("path", sorted((REPO / "profiles").glob("*.yml")), ids=lambda path: path.stem)
-def test_the_boot_guard_and_the_engine_agree(path):
-    """Two places name the share of memory: the check of the guard reads one, the engine the other."""
-    profile = yaml.safe_load(path.read_text())
-    asked = profile.get("engine_args", {}).get("gpu-memory-utilization")
-    assert profile["memory"].get("utilization") == asked
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [
+        ({"utilization": 0.93, "kv_cache_bytes": 0}, {"gpu-memory-utilization": 0.93}),
+        ({"kv_cache_bytes": 1810000000}, {"kv-cache-memory-bytes": 1810000000}),
+        (
+            {"utilization": 0.9, "kv_cache_bytes": 1810000000},
+            {"gpu-memory-utilization": 0.9, "kv-cache-memory-bytes": 1810000000},
+        ),
+    ],
+)
+def test_the_engine_gets_the_figures_that_the_checks_use(memory, expected):
+    assert memory_arguments(memory) == expected

@@ -95,6 +95,44 @@ def test_each_reason_is_a_line(node, capsys):
     ]
 
 
+@pytest.fixture
+def pauses(monkeypatch):
+    """What the check does while it pauses; time stands still otherwise."""
+    clock, during = [0.0], []
+
+    def sleep(seconds):
+        clock[0] += seconds
+        for act in during:
+            act(clock[0])
+
+    monkeypatch.setattr(startup.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(startup.time, "sleep", sleep)
+    return during
+
+
+def test_memory_that_comes_back_late_is_waited_for(node, pauses):
+    short, enough = 60_000_000, node["memory"]["MemAvailable"]
+    node["memory"]["MemAvailable"] = short
+    pauses.append(lambda now: node["memory"].update(MemAvailable=enough if now >= 40 else short))
+    assert startup.main(["check"]) == 0
+
+
+def test_memory_that_stays_away_is_a_reason_in_the_end(node, pauses, capsys):
+    node["memory"]["MemAvailable"] = 60_000_000
+    seen = []
+    pauses.append(seen.append)
+    assert startup.main(["check"]) == 1
+    assert seen[-1] == startup.MEMORY_SECONDS
+    assert "refused: spark2: MemAvailable is 57.22 GiB; " in capsys.readouterr().out
+
+
+def test_nothing_else_is_waited_for(node, pauses):
+    node["memory"]["MemAvailable"] = 60_000_000
+    node["fabric"]["netdevs"]["enp1s0f0np0"]["mtu"] = 1500
+    pauses.append(lambda now: pytest.fail("it paused"))
+    assert startup.main(["check"]) == 1
+
+
 def test_a_warning_stops_nothing(node):
     node["memory"]["MemTotal"] = 125_508_000
     assert startup.main(["check"]) == 0

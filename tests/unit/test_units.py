@@ -83,6 +83,15 @@ def test_a_unit_that_must_stay_is_refused(name):
     assert str(error.value) == f"{name} is to be turned off; limit: it must stay; remedy: take it out of the policy"
 
 
+def test_firmware_updates_are_never_masked():
+    with pytest.raises(PolicyError) as error:
+        plan(policy("fwupd.service"), {})
+    assert str(error.value) == (
+        "fwupd.service is to be masked; limit: disable, or its updates break; remedy: set action: disable"
+    )
+    assert plan(policy("fwupd.service", action="disable"), {}) == []
+
+
 def test_the_shipped_policy_touches_nothing_that_must_stay():
     shipped = yaml.safe_load((REPO / "roles/headless/defaults/main.yml").read_text())["headless_policy"]
     named = {name for entry in shipped for name in entry.get("units", [])}
