@@ -25,7 +25,8 @@ class ActionModule(ActionBase):
             read = self._execute_module("sparkwright.cluster.node_facts", arguments, task_vars=task_vars)
         except (AnsibleConnectionFailure, AnsibleError) as error:
             return result | {"changed": False, "node": unusable(one_line(error))}
-        if "node" not in read:
+        # Without an answer of the module, sudo or Python failed. An answer without facts is an error in the module.
+        if "node" not in read and not read.get("_ansible_parsed"):
             return result | {"changed": False, "node": unusable(reason_of(read))}
         return result | read
 

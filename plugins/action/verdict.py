@@ -58,7 +58,9 @@ class ActionModule(ActionBase):
         if asked["report"]:
             result["report"] = write_report(asked["report"], task_vars, cluster, result["checks"])
         if refused:
-            result |= {"failed": True, "msg": "\n".join(map(str, refused))}
+            # What passed is in the table and in the report; a failed task prints its whole result.
+            failures = [check.as_data() for check in refused]
+            result |= {"failed": True, "msg": "\n".join(map(str, refused)), "checks": failures}
         return result
 
 

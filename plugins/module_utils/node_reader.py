@@ -344,7 +344,8 @@ def _disk_free(path: Path) -> int:
 def _gid_rows(port: Path) -> list[GidRow]:
     """Every row that is not all zeros; a slot that cannot be read stays in, with an empty GID."""
     rows: list[GidRow] = []
-    for path in sorted(_listing(port / "gids"), key=lambda child: int(child.name)):
+    slots = [path for path in _listing(port / "gids") if path.name.isdigit()]
+    for path in sorted(slots, key=lambda slot: int(slot.name)):
         gid = _file(path)
         if gid and not gid.strip("0:"):
             continue

@@ -43,7 +43,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 checks:
-  description: Every result with its id, subject, host, status, fact, limit, remedy and its one-line message.
+  description:
+    - Every result with its id, subject, host, status, fact, limit, remedy and its one-line message.
+    - On failure only the refusals.
   returned: always
   type: list
   elements: dict

@@ -183,6 +183,14 @@ def test_a_slot_that_cannot_be_read_stays_in_the_table(tmp_path):
     assert (rows[3]["type"], rows[7]["gid"]) == ("", "")
 
 
+def test_only_numbers_are_slots_of_the_table(tmp_path):
+    tree = tmp_path / "hardware"
+    shutil.copytree(HARDWARE, tree)
+    (tree / "sys/class/infiniband" / DEVICE0 / "ports/1/gids/.3").write_text("fe80::1\n")
+    port = reader(tmp_path, FABRIC, tree).fabric()["rdma"][DEVICE0]["port"]
+    assert [row["index"] for row in port["gids"]] == [0, 1, 2, 3]
+
+
 def test_soft_roce_is_found_by_its_table(tmp_path):
     port = "sys/class/infiniband/rxe0/ports/1"
     files = {f"{port}/state": "4: ACTIVE\n", f"{port}/gid_attrs/ndevs/0": "eth1\n"}

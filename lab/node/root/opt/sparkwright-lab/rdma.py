@@ -49,9 +49,9 @@ def place(table: list[str | None], wanted: list[str]) -> list[str | None]:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a file in one step, so that no reader sees half of it."""
+    """Replace a file in one step, so that no reader sees half of it, nor a file that the kernel would not show."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}")
+    partial = path.parent.with_name(f".{path.name}")
     partial.write_text(text + "\n")
     partial.replace(path)
 
