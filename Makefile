@@ -46,8 +46,8 @@ test: lint unit  ## all that continuous integration runs: lint, unit tests, two 
 	lab/prepare && lab/build
 	lab/run molecule test -s headless && lab/run molecule test -s spark4
 
-test-full: test lab-up  ## test, then the driver: second runs and bad input on the lab
-	lab/run pytest tests/driver
+test-full: test lab-up  ## test, then what loads the engine again and again: stop, start, a lost rank
+	lab/run pytest tests/driver/test_lifecycle.py
 
 clean:  ## remove .venv and the downloaded collections; the lab's cache stays
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible
