@@ -6,7 +6,7 @@ LAB_API ?= http://10.77.0.11:8000
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv collections docs lint unit lab-up lab-down lab-ssh demo test test-full clean
+.PHONY: help venv collections docs lint unit lab-up lab-down lab-ssh demo lab-vm lab-vm-down test test-full test-vm test-vm-ci clean
 
 help:  ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,13 @@ lab-down: collections  ## stop and remove the lab nodes; what was built stays ca
 lab-ssh:  ## open a shell on a lab node: make lab-ssh NODE=spark2
 	lab/run ssh -F lab/.state/ssh_config $(NODE)
 
+lab-vm: collections  ## build and start the four virtual machines
+	lab/prepare vm && lab/vm/build
+	lab/run ansible-playbook -i inventory/lab-vm lab/vm/create.yml
+
+lab-vm-down: collections  ## switch the virtual machines off and remove them
+	lab/run ansible-playbook -i inventory/lab-vm lab/vm/destroy.yml
+
 demo: lab-up  ## provision the lab as a user would, then ask the model: make demo PROMPT="..."
 	lab/run ansible-playbook site.yml -i inventory/lab
 	lab/run tools/ask --url $(LAB_API) "$(PROMPT)"
@@ -48,6 +55,10 @@ test: lint unit  ## all that continuous integration runs: lint, unit tests, two 
 
 test-full: test lab-up  ## test, then what loads the engine again and again: stop, start, a lost rank
 	lab/run pytest tests/driver/test_lifecycle.py
+
+test-vm: collections  ## what containers cannot prove: RDMA, reboots and power cuts on four virtual machines
+	lab/prepare vm && lab/vm/build
+	lab/run molecule test -s lab-vm && lab/run molecule test -s spark4-vm
 
 clean:  ## remove .venv and the downloaded collections; the lab's cache stays
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible

@@ -59,7 +59,8 @@ def play(playbook: str, inventory: Path = LAB, *options: str, variables: Mapping
             playbook=playbook,
             inventory=str(inventory),
             extravars={"lab_state": str(STATE), **(variables or {})},
-            envvars={"ANSIBLE_CONFIG": str(REPO / "ansible.cfg")},
+            # ansible-runner turns the verification of host keys off unless it is told otherwise.
+            envvars={"ANSIBLE_CONFIG": str(REPO / "ansible.cfg"), "ANSIBLE_HOST_KEY_CHECKING": "True"},
             cmdline=" ".join(options) or None,
             quiet=True,
             timeout=LONGEST_RUN,

@@ -111,7 +111,7 @@ def test_an_inventory_with_mistakes_is_refused_line_by_line(tmp_path):
     assert_refused(
         run,
         "spark2: sparkwright_rank 0 is also the rank of spark1; ",
-        "spark2: fabric_mtuu is no variable of any role, did you mean fabric_mtu; ",
+        "spark2: fabric_mtuu is no variable of any role (did you mean fabric_mtu?); ",
         "spark3: fabric_mtu is",
     )
 
