@@ -12,6 +12,10 @@ description:
   - One call waits no longer than O(seconds). The role calls it on all nodes at once and again, so that a rank that
     fails on any node ends the launch within one such step.
 options:
+  host:
+    description: Name of the node in messages.
+    type: str
+    required: true
   url:
     description: Base address of the engine's API, such as C(http://192.168.1.11:8000).
     type: str
@@ -34,6 +38,7 @@ author: [Sparkwright (@sparkwright)]
 EXAMPLES = r"""
 - name: Wait one step
   sparkwright.cluster.engine_wait:
+    host: "{{ inventory_hostname }}"
     url: http://192.168.1.11:8000
     model: glm-5.2
     limit_minutes: 30
@@ -63,6 +68,8 @@ PAUSE = 2
 # Seconds for one token; the first one after a load compiles kernels.
 ANSWER_SECONDS = 30
 LOG_LINES = 40
+# How the lines of the start-up check begin, see startup.py.
+REFUSED = "refused: "
 GONE = ("failed", "inactive", "deactivating")
 
 
@@ -88,9 +95,12 @@ class Rank:
         return [line for line in str(out).splitlines() if line.strip()]
 
     def fail(self, fact: str, limit: str) -> None:
-        """End the launch with the log of this rank."""
+        """End the launch with the log of this rank, or with the refusals of the node's own start-up check."""
+        log = self.log(LOG_LINES)
+        refused = [line.removeprefix(REFUSED) for line in log if line.startswith(REFUSED)]
         remedy = f"read the log below, the whole of it is in `journalctl -u {ENGINE_UNIT}`"
-        self.module.fail_json(msg=f"{fact}; limit: {limit}; remedy: {remedy}", log=self.log(LOG_LINES))
+        msg = f"{self.module.params['host']}: {fact}; limit: {limit}; remedy: {remedy}"
+        self.module.fail_json(msg="\n".join(dict.fromkeys(refused)) or msg, log=log)
 
 
 def answers(url: str, model: str) -> bool:
@@ -105,6 +115,7 @@ def main() -> None:
     """Look until the time of this step is up."""
     module = AnsibleModule(
         argument_spec={
+            "host": {"type": "str", "required": True},
             "url": {"type": "str", "required": True},
             "model": {"type": "str", "required": True},
             "seconds": {"type": "int", "default": 15},

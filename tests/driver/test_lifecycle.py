@@ -41,6 +41,20 @@ def test_stop_leaves_nothing_and_a_second_stop_changes_nothing(on_node):
     assert play("playbooks/stop.yml").changed == []
 
 
+def test_a_node_refuses_by_itself_to_start_on_a_rail_that_lost_its_mtu(on_node):
+    on_node("spark2", "ip link set dev enP2p1s0f0np0 mtu 1500")
+    started = on_node("spark2", "systemctl start sparkwright-engine || journalctl -u sparkwright-engine -o cat -n 9")
+    assert "refused: spark2: the MTU of enP2p1s0f0np0 is 1500; limit: 9000; " in started
+    assert on_node("spark2", "docker ps --all --quiet") == ""
+
+    # The next run finds the rail wrong although the file is right, and applies it again.
+    repaired = play("site.yml")
+    assert repaired.code == 0, repaired.output
+    assert "spark2: Apply netplan" in repaired.changed
+    assert "spark1: Apply netplan" not in repaired.changed
+    assert play("playbooks/stop.yml").code == 0
+
+
 def test_start_serves_again(on_node):
     run = play("playbooks/start.yml")
 
