@@ -10,20 +10,17 @@ import io
 import json
 import os
 import shutil
-import signal
 import subprocess
 import tarfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from emulator import end, pid_of, qemu
 from qmp import Monitor
 
 STATE = Path(__file__).resolve().parents[1] / ".state" / "vm"
 BRIDGE = "sparkwright-vm"
-MEMORY_MIB = 1024
-EMULATED = ("-accel", "tcg,thread=multi,tb-size=128", "-cpu", "Nehalem")
-VIRTUALIZED = ("-accel", "kvm", "-cpu", "host")
 # Rails are cables that exist only between these processes: multicast on the loopback device, a port each.
 CABLE = "socket,id={id},mcast=230.78.0.1:{port},localaddr=127.0.0.1"
 FIRST_CABLE_PORT = 23450
@@ -49,6 +46,8 @@ PORTS = (
     Port("spare1", 7),
 )
 SPARE = ("spare0", "spare1")
+# Files of a seed that every account on the node may read.
+PUBLIC = ("etc/hostname", "etc/hosts", "etc/machine-id")
 
 
 @dataclass(frozen=True)
@@ -81,33 +80,6 @@ class Machine:
     def mac(self, port: Port) -> str:
         """The MAC address of a port, the same in every life of the machine."""
         return f"4e:bb:48:{port.slot:02x}:00:{self.rank:02x}"
-
-
-def pid_of(folder: Path) -> int | None:
-    """The process of the machine in a folder, if it runs; the number alone may have gone to another process."""
-    try:
-        pid = int((folder / "pid").read_text(encoding="utf-8"))
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (OSError, ValueError):
-        return None
-    return pid if str(folder / "pid").encode() in command else None
-
-
-def qemu(folder: Path, accelerator: tuple[str, ...], *options: str) -> None:
-    """Start the emulator in the background with the disk of a folder; returns when its monitor listens."""
-    argv = [
-        *("qemu-system-x86_64", "-machine", "pc,usb=off,vmport=off,hpet=off", *accelerator),
-        *("-m", str(MEMORY_MIB), "-smp", "1", "-nodefaults", "-no-user-config", "-display", "none"),
-        # The guest may set its own clock; the battery-backed one goes on with the time of this machine.
-        *("-rtc", "base=utc,clock=host"),
-        # Unsafe means that the lab's machine may lose it in a power cut of its own. That of a node loses nothing of it.
-        *("-drive", f"file={folder}/disk.qcow2,if=none,id=disk,cache=unsafe,discard=unmap"),
-        *("-device", "virtio-blk-pci,drive=disk,addr=0x8", "-device", "virtio-rng-pci,addr=0x9"),
-        *("-chardev", f"file,id=console,path={folder}/console.log,append=on", "-serial", "chardev:console"),
-        *("-qmp", f"unix:{folder}/monitor,server=on,wait=off"),
-        *("-pidfile", str(folder / "pid"), "-daemonize", *options),
-    ]
-    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
 
 
 def network_options(machine: Machine) -> list[str]:
@@ -179,13 +151,13 @@ def unplug_spare(monitor: Monitor) -> None:
 
 
 def write_seed(path: Path, files: dict[str, str]) -> None:
-    """Write an archive that the machine unpacks at its root; nothing in it is for others to read but what must be."""
+    """Write an archive that the machine unpacks at its root."""
     with tarfile.open(path, "w") as archive:
         for name, text in files.items():
             entry = tarfile.TarInfo(name)
             data = text.encode()
             entry.size = len(data)
-            entry.mode = 0o644 if name in ("etc/hostname", "etc/machine-id") else 0o600
+            entry.mode = 0o644 if name in PUBLIC else 0o600
             archive.addfile(entry, io.BytesIO(data))
 
 
@@ -204,12 +176,7 @@ def on(machine: Machine) -> None:
 
 def off(machine: Machine) -> None:
     """Cut the power: the process ends at once, whatever the machine was doing."""
-    pid = pid_of(machine.folder)
-    if pid is None:
-        return
-    os.kill(pid, signal.SIGKILL)
-    while pid_of(machine.folder):
-        time.sleep(0.05)
+    end(machine.folder)
 
 
 def remove(machine: Machine) -> None:

@@ -6,14 +6,12 @@ With KVM if that works, which is tried: on some machines /dev/kvm opens and ever
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from machine import EMULATED, VIRTUALIZED, pid_of, qemu
+from emulator import EMULATED, VIRTUALIZED, end, pid_of, qemu
 from qmp import Monitor
 
 BOOTED = "sparkwright-lab: booted"
@@ -36,15 +34,6 @@ def boots(folder: Path, accelerator: tuple[str, ...]) -> bool:
                 return False
         time.sleep(0.5)
     return False
-
-
-def end(folder: Path) -> None:
-    """End the machine's process, if there is one, and wait until it is gone."""
-    pid = pid_of(folder)
-    if pid:
-        os.kill(pid, signal.SIGKILL)
-    while pid_of(folder):
-        time.sleep(0.05)
 
 
 def save(folder: Path) -> None:
@@ -71,7 +60,7 @@ def make(disk: Path, folder: Path) -> None:
             end(folder)
             return
         end(folder)
-        print(f"template: no boot with {accelerator[1]} within {LIMITS[accelerator]} s", file=sys.stderr)
+        print(f"template: no machine boots with -accel {accelerator[1]}", file=sys.stderr)
     sys.exit(f"template: no machine booted; see {folder}/console.log")
 
 
