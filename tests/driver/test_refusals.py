@@ -118,7 +118,11 @@ def test_an_inventory_with_mistakes_is_refused_line_by_line(tmp_path):
 
 def test_a_second_run_at_the_same_time_is_refused_and_a_killed_one_leaves_no_lock():
     with subprocess.Popen(
-        ["ansible-playbook", LOCK_PLAY, "-i", LAB], cwd=REPO, stdout=subprocess.PIPE, text=True
+        ["ansible-playbook", LOCK_PLAY, "-i", LAB],
+        cwd=REPO,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as first:
         assert first.stdout is not None
         while "Hold the lock for a while" not in (line := first.stdout.readline()):
