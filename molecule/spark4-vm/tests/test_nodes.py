@@ -56,8 +56,13 @@ def test_the_desktop_is_off_and_what_the_node_lives_on_is_not(host):
     states = host.run(f"systemctl is-enabled {' '.join(MASKED)}").stdout.split()
     assert states == ["masked"] * len(MASKED)
     assert host.check_output(f"systemctl is-active {' '.join(KEPT)}").split() == ["active"] * len(KEPT)
-    assert host.run("pgrep --exact 'cupsd|avahi-daemon|ModemManager|colord|udisksd|pipewire'").rc == 1
+    assert host.run("pgrep --exact 'cupsd|avahi-daemon|ModemManager|colord|udisksd'").rc == 1
     assert host.check_output("systemctl get-default") == "multi-user.target"
+
+
+def test_no_session_that_begins_from_now_on_starts_audio(host):
+    names = "pipewire.socket pipewire.service wireplumber.service filter-chain.service"
+    assert host.run(f"systemctl --global is-enabled {names}").stdout.split() == ["masked"] * 4
 
 
 def test_docker_runs_with_the_configuration(host):
