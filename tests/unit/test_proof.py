@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.sparkwright.cluster.plugins.module_utils.catalogue import CATALOGUE
 
 ROOT = Path(__file__).resolve().parents[2]
