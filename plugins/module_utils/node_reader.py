@@ -99,6 +99,7 @@ class NodeReader:
         if weights_path:
             readers["weights"] = lambda: self.weights(weights_path)
         found = {name: read() for name, read in readers.items() if name in set(subsets)}
+        # A mapping built by name cannot be matched with the keys of a TypedDict.
         return {"schema": SCHEMA, "reachable": True, "privileged": os.geteuid() == 0, **found}  # type: ignore[typeddict-item]
 
     def platform(self) -> Platform:
