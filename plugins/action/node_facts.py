@@ -44,7 +44,7 @@ class ActionModule(ActionBase):
         }
         if self._task.args.get("probe_paths"):
             arguments["pings"] = [
-                {"netdev": rail.netdev, "address": addresses[index], "size": rail.mtu - PING_HEADERS}
+                {"address": rail.address, "peer": addresses[index], "size": rail.mtu - PING_HEADERS}
                 for addresses in intent.peers.values()
                 for index, rail in enumerate(intent.rails)
             ]

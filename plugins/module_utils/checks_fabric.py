@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .checks import Check, Cluster, Stage, Status, rule
-from .facts import Fabric, device_of, engine_runs, gid_rows
+from .facts import Fabric, default_routes, device_of, engine_runs, gid_rows
 from .gids import find_ipv4, summary
 from .intent import Intent, RailEnd
 from .names import NETPLAN_FILE
@@ -80,12 +80,13 @@ def management(cluster: Cluster) -> Iterator[Check]:
 def default_route(cluster: Cluster) -> Iterator[Check]:
     """A default route on a rail sends the node's other traffic into the fabric."""
     for host, fabric, _, rail in _ends(cluster):
-        routed = rail.netdev in fabric["default_routes"]
+        routes = default_routes(fabric)
+        routed = rail.netdev in routes
         yield Check(
             "fabric.default-route",
             host,
             Status.REFUSE if routed else Status.OK,
-            f"the default route leaves through {', '.join(fabric['default_routes']) or 'no interface'}",
+            f"the default route leaves through {', '.join(routes) or 'no interface'}",
             f"not {rail.netdev}",
             f"remove the gateway of {rail.netdev} from netplan or NetworkManager",
             subject=rail.name,
@@ -223,7 +224,7 @@ def path(cluster: Cluster) -> Iterator[Check]:
     """A switch or a peer with a smaller MTU is found by a ping that must not be split."""
     for host, fabric, intent in cluster.having("fabric"):
         for index, rail in enumerate(intent.rails):
-            pings = {peer: fabric["pings"].get(f"{rail.netdev} {a[index]}") for peer, a in intent.peers.items()}
+            pings = {peer: fabric["pings"].get(f"{rail.address} {a[index]}") for peer, a in intent.peers.items()}
             silent = [peer for peer, answered in pings.items() if not answered]
             yield Check(
                 "fabric.path",

@@ -13,7 +13,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,13 +29,14 @@ from .facts import (
     Platform,
     RdmaDevice,
     RdmaPort,
+    Route,
     Runtime,
     Serving,
     Shard,
     Weights,
 )
 from .meminfo import parse_meminfo
-from .names import DAEMON_FILE, ENGINE_UNIT, NETPLAN_FILE
+from .names import DAEMON_FILE, ENGINE_UNIT, NCCL_ENV_FILE, NETPLAN_FILE
 from .release import parse_release
 from .safetensors_index import INDEX_NAME, LENGTH_BYTES, header_length, parse_header, parse_index
 
@@ -88,7 +89,7 @@ class NodeReader:
         images: Sequence[str] = (),
         pings: Sequence[dict[str, Any]] = (),
     ) -> NodeFacts:
-        """Read the named subsets; `pings` are {netdev, address, size}, size in bytes of ICMP payload."""
+        """Read the named subsets; `pings` are {address, peer, size}, size in bytes of ICMP payload."""
         readers: dict[str, Callable[[], Any]] = {
             "platform": self.platform,
             "memory": lambda: parse_meminfo(self._text("proc/meminfo")),
@@ -123,14 +124,19 @@ class NodeReader:
         # Without `-4`, which would hide every interface that has no IPv4 address yet.
         netdevs = {link["ifname"]: self._netdev(link) for link in self._json(["ip", "-j", "addr"])}
         devices = {path.name: self._rdma(path) for path in self._children("sys/class/infiniband")}
-        routes = self._json(["ip", "-j", "-4", "route", "show", "default"])
         return {
             "netdevs": netdevs,
             "rdma": devices,
-            "default_routes": sorted({route["dev"] for route in routes if "dev" in route}),
+            "routes": routes_of(self._json(["ip", "-j", "-4", "route"])),
             "netplan": self._netplan(netdevs),
-            "pings": ping_all(pings),
+            "profiles": {},
             "own_netplan": self._text(NETPLAN_FILE.lstrip("/")) or None,
+            "nccl_env": self._text(NCCL_ENV_FILE.lstrip("/")) or None,
+            "nccl_conf": self._text("etc/nccl.conf") or None,
+            "pings": ping_all(pings, netdevs),
+            "neighbours": {},
+            "macs": {},
+            "unreadable": [],
         }
 
     def runtime(self, images: Sequence[str] = ()) -> Runtime:
@@ -204,10 +210,22 @@ class NodeReader:
             "mtu": int(link.get("mtu", 0)),
             "speed": int(speed) if speed.isdigit() else None,
             "operstate": str(link.get("operstate", "UNKNOWN")),
+            "carrier": {"1": True, "0": False}.get(self._text(f"sys/class/net/{name}/carrier").strip()),
             "mac": str(link.get("address", "")),
             "phys_port_name": self._text(f"sys/class/net/{name}/phys_port_name").strip() or None,
+            "driver": None,
+            "pci": None,
             "addresses": [f"{a['local']}/{a['prefixlen']}" for a in link["addr_info"] if a.get("family") == "inet"],
+            "link_local": next((a["local"] for a in link["addr_info"] if a["local"].startswith("fe80:")), None),
+            "rp_filter": self._rp_filter(name),
+            "manager": None,
         }
+
+    def _rp_filter(self, name: str) -> int | None:
+        # The kernel takes the larger one of both (Documentation/networking/ip-sysctl.rst).
+        folder = "proc/sys/net/ipv4/conf"
+        texts = [self._text(f"{folder}/{who}/rp_filter").strip() for who in ("all", name)]
+        return max(map(int, texts)) if all(text.isdigit() for text in texts) else None
 
     def _rdma(self, path: Path) -> RdmaDevice:
         port = path / "ports/1"
@@ -221,7 +239,7 @@ class NodeReader:
         # Soft-RoCE has no device/ link; there the first row of the table names the network device.
         linked = sorted(child.name for child in _listing(path / "device/net"))
         netdev = linked[0] if linked else _file(port / "gid_attrs/ndevs/0")
-        return {"netdev": netdev or None, "port": read}
+        return {"netdev": netdev or None, "firmware": _file(path / "fw_ver") or None, "port": read}
 
     def _netplan(self, netdevs: Iterable[str]) -> dict[str, list[str]]:
         files = [path for folder in NETPLAN_FOLDERS for path in _listing(self._root / folder) if path.suffix == ".yaml"]
@@ -269,22 +287,30 @@ def names_in(text: str, names: Iterable[str]) -> list[str]:
     return sorted(words.intersection(names))
 
 
-def ping_all(pings: Sequence[dict[str, Any]]) -> dict[str, bool]:
-    """Send every ping at once, unfragmented and bound to its interface; {`netdev address`: answered}.
+def routes_of(rows: Iterable[dict[str, Any]]) -> list[Route]:
+    """The routes that `ip -j route` printed; one with several next hops becomes several."""
+    hops = [(row["dst"], hop) for row in rows for hop in row.get("nexthops", [row])]
+    return [{"dst": dst, "dev": hop["dev"], "gateway": hop.get("gateway")} for dst, hop in hops if "dev" in hop]
 
-    Without a ping command nobody answers.
+
+def ping_all(pings: Sequence[dict[str, Any]], netdevs: Mapping[str, Netdev]) -> dict[str, bool]:
+    """Send every ping at once, unfragmented and bound to its interface; {`own address, peer's address`: answered}.
+
+    Without a ping command, or an interface that has the address, nobody answers.
     """
-    if shutil.which("ping") is None:
-        return {f"{ping['netdev']} {ping['address']}": False for ping in pings}
+    owner = {address.split("/")[0]: name for name, link in netdevs.items() for address in link["addresses"]}
+    known = shutil.which("ping") is not None
     running = {
-        f"{ping['netdev']} {ping['address']}": subprocess.Popen(
-            _ping_argv(str(ping["netdev"]), str(ping["address"]), int(ping["size"])),
+        f"{ping['address']} {ping['peer']}": subprocess.Popen(
+            _ping_argv(owner[ping["address"]], str(ping["peer"]), int(ping["size"])),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
         for ping in pings
+        if known and ping["address"] in owner
     }
-    return {key: process.wait() == 0 for key, process in running.items()}
+    answers = {key: process.wait() == 0 for key, process in running.items()}
+    return {f"{ping['address']} {ping['peer']}": False for ping in pings} | answers
 
 
 def _ping_argv(netdev: str, address: str, size: int) -> list[str]:

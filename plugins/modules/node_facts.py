@@ -41,11 +41,11 @@ options:
     elements: dict
     default: []
     suboptions:
-      netdev:
-        description: Interface to send from.
+      address:
+        description: Own address; the ping is sent from the interface that has it. Without one there is no answer.
         type: str
         required: true
-      address:
+      peer:
         description: Address of the peer.
         type: str
         required: true
@@ -86,7 +86,7 @@ node:
       description: The figures of /proc/meminfo in kB.
       type: dict
     fabric:
-      description: Network devices, RDMA devices with their GID tables, default routes, netplan files, answered pings.
+      description: Network devices, RDMA devices with their GID tables, routes, who configures them, who answered.
       type: dict
     runtime:
       description: Docker, its images that were asked for, and all containers.
@@ -107,8 +107,8 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.node_reader im
 def main() -> None:
     """Read and return."""
     ping = {
-        "netdev": {"type": "str", "required": True},
         "address": {"type": "str", "required": True},
+        "peer": {"type": "str", "required": True},
         "size": {"type": "int", "required": True},
     }
     module = AnsibleModule(

@@ -6,7 +6,7 @@ import copy
 import json
 import struct
 from dataclasses import replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.catalogue import CATALOGUE
@@ -79,12 +79,33 @@ def rdma_device(rail: RailEnd) -> dict:
     gids = [(local, kinds[0]), (local, kinds[1]), (gid_of(rail.address), kinds[0]), (gid_of(rail.address), kinds[1])]
     rows = [gid_row(index, gid, kind, rail.netdev) for index, (gid, kind) in enumerate(gids)]
     port = {"state": "ACTIVE", "phys_state": "LinkUp", "rate": "200 Gb/sec (4X HDR)", "link_layer": "Ethernet"}
-    return {"netdev": rail.netdev, "port": {**port, "gids": rows}}
+    return {"netdev": rail.netdev, "firmware": "28.45.4028", "port": {**port, "gids": rows}}
 
 
-def netdev(*addresses: str, mtu: int = 1500) -> dict:
-    link = {"mtu": mtu, "speed": 200000, "operstate": "UP", "mac": "4c:bb:47:2c:10:0a", "phys_port_name": None}
-    return {**link, "addresses": list(addresses)}
+def netdev(*addresses: str, mtu: int = 1500, **changes) -> dict:
+    """An interface that is up, of no PCI device, without a reverse-path filter."""
+    link = {
+        "mtu": mtu,
+        "speed": 200000,
+        "operstate": "UP",
+        "carrier": True,
+        "mac": "4c:bb:47:2c:10:0a",
+        "phys_port_name": None,
+        "driver": None,
+        "pci": None,
+        "addresses": list(addresses),
+        "link_local": "fe80::4ebb:47ff:fe2c:100a",
+        "rp_filter": 0,
+        "manager": "networkd",
+    }
+    return link | changes
+
+
+def rail_netdev(rail: RailEnd) -> dict:
+    """A twin of the first cage as a healthy Spark shows it: a PCIe link of generation 5 with four lanes."""
+    domain = "0002" if rail.netdev.startswith("enP2") else "0000"
+    pci = {"address": f"{domain}:01:00.0", "speed": 32.0, "max_speed": 32.0, "width": 4, "max_width": 4}
+    return netdev(rail.cidr, mtu=rail.mtu, phys_port_name="p0", driver="mlx5_core", pci=pci, rp_filter=2)
 
 
 def fabric(rank: int = 0) -> dict:
@@ -94,13 +115,23 @@ def fabric(rank: int = 0) -> dict:
         "netdevs": {
             "lo": netdev("127.0.0.1/8", mtu=65536),
             "enP7s7": netdev(f"10.0.0.{11 + rank}/24"),
-            **{rail.netdev: netdev(rail.cidr, mtu=rail.mtu) for rail in ends},
+            **{rail.netdev: rail_netdev(rail) for rail in ends},
         },
         "rdma": {name: rdma_device(rail) for name, rail in zip((DEVICE0, DEVICE1), ends, strict=True)},
-        "default_routes": ["enP7s7"],
+        "routes": [
+            {"dst": "default", "dev": "enP7s7", "gateway": "10.0.0.1"},
+            {"dst": "10.0.0.0/24", "dev": "enP7s7", "gateway": None},
+            *({"dst": str(IPv4Interface(end.cidr).network), "dev": end.netdev, "gateway": None} for end in ends),
+        ],
         "netplan": {"/etc/netplan/60-sparkwright.yaml": [NETDEV1, NETDEV0], "/etc/netplan/50-lan.yaml": ["enP7s7"]},
-        "pings": {f"{rail.netdev} {rail.address}": True for peer in others for rail in peer},
+        "profiles": {},
         "own_netplan": render_netplan(ends),
+        "nccl_env": None,
+        "nccl_conf": None,
+        "pings": {f"{o.address} {p.address}": True for peer in others for o, p in zip(ends, peer, strict=True)},
+        "neighbours": {},
+        "macs": {},
+        "unreadable": [],
     }
 
 

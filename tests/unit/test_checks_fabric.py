@@ -15,6 +15,10 @@ def on_spark2(*path, value):
     return {"facts": {(SPARK2, "fabric", *path): value}}
 
 
+def default_route(netdev):
+    return {"dst": "default", "dev": netdev, "gateway": "10.0.0.1"}
+
+
 CASES = {
     "no interface": (
         on_spark2("netdevs", NETDEV1, value=GONE),
@@ -36,7 +40,7 @@ CASES = {
         " check the cable and `rdma link show`",
     ),
     "a default route": (
-        on_spark2("default_routes", value=["enP7s7", NETDEV0]),
+        on_spark2("routes", value=[default_route("enP7s7"), default_route(NETDEV0)]),
         "refuse fabric.default-route spark2: the default route leaves through enP7s7, enp1s0f0np0; limit: not"
         " enp1s0f0np0; remedy: remove the gateway of enp1s0f0np0 from netplan or NetworkManager",
     ),
@@ -90,7 +94,7 @@ CASES = {
         " check the cable of enp1s0f0np0, then `netplan apply`",
     ),
     "a silent peer": (
-        on_spark2("pings", f"{NETDEV1} 192.168.101.13", value=False),
+        on_spark2("pings", "192.168.101.11 192.168.101.13", value=False),
         "refuse fabric.path spark2: 2 of 3 peers answer on enP2p1s0f0np0 with 9000 bytes, not spark4; limit: all peers;"
         " remedy: set the same MTU on both ends and on the switch",
     ),
@@ -140,7 +144,7 @@ def test_the_row_of_the_address_may_be_anywhere(index):
     [
         on_spark2("netplan", value={}),
         on_spark2("own_netplan", value=None),
-        on_spark2("default_routes", value=[]),
+        on_spark2("routes", value=[]),
         on_spark2("netdevs", "docker0", value=netdev("172.17.0.1/16")),
     ],
     ids=str,

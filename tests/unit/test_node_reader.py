@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from builders import DEVICE0, HARDWARE, IMAGE, IMAGE_ID, NETDEV0, NETDEV1, SHARD1, SHARD2, write_checkpoint
+from builders import DEVICE0, HARDWARE, IMAGE, IMAGE_ID, NETDEV0, NETDEV1, SHARD1, SHARD2, netdev, write_checkpoint
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils import node_reader
-from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import device_of, gid_rows
+from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import default_routes, device_of, gid_rows
 from ansible_collections.sparkwright.cluster.plugins.module_utils.gids import find_ipv4
 from ansible_collections.sparkwright.cluster.plugins.module_utils.node_reader import (
     NodeReader,
@@ -129,7 +129,7 @@ LINKS = json.dumps(
 )
 FABRIC = {
     "ip -j addr": LINKS,
-    "ip -j -4 route show default": '[{"dst":"default","gateway":"10.0.0.1","dev":"enP7s7"},{}]',
+    "ip -j -4 route": '[{"dst":"default","gateway":"10.0.0.1","dev":"enP7s7"},{}]',
 }
 
 
@@ -139,9 +139,15 @@ def test_a_rail_without_an_address_is_there(tmp_path):
         "mtu": 1500,
         "speed": 200000,
         "operstate": "DOWN",
+        "carrier": None,
         "mac": "4c:bb:47:2c:10:0a",
         "phys_port_name": "p0",
+        "driver": None,
+        "pci": None,
         "addresses": [],
+        "link_local": None,
+        "rp_filter": None,
+        "manager": None,
     }
 
 
@@ -201,15 +207,23 @@ def test_a_node_without_a_fabric(tmp_path):
     assert reader(tmp_path).fabric() == {
         "netdevs": {},
         "rdma": {},
-        "default_routes": [],
+        "routes": [],
         "netplan": {},
-        "pings": {},
+        "profiles": {},
         "own_netplan": None,
+        "nccl_env": None,
+        "nccl_conf": None,
+        "pings": {},
+        "neighbours": {},
+        "macs": {},
+        "unreadable": [],
     }
 
 
-def test_default_routes_are_named_once(tmp_path):
-    assert reader(tmp_path, FABRIC).fabric()["default_routes"] == ["enP7s7"]
+def test_routes_are_those_with_an_interface(tmp_path):
+    found = reader(tmp_path, FABRIC).fabric()
+    assert found["routes"] == [{"dst": "default", "dev": "enP7s7", "gateway": "10.0.0.1"}]
+    assert default_routes(found) == ["enP7s7"]
 
 
 def test_netplan_files_of_all_folders(tmp_path):
@@ -250,8 +264,9 @@ def test_pings_are_sent_at_once_and_each_has_its_answer(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     addresses = [f"192.168.100.{number}" for number in range(11, 17)]
     started = time.monotonic()
-    found = ping_all([{"netdev": NETDEV0, "address": address, "size": 8972} for address in addresses])
-    assert found == {f"{NETDEV0} {address}": address == addresses[0] for address in addresses}
+    own = {NETDEV0: netdev("192.168.100.10/24")}
+    found = ping_all([{"address": "192.168.100.10", "peer": peer, "size": 8972} for peer in addresses], own)
+    assert found == {f"192.168.100.10 {peer}": peer == addresses[0] for peer in addresses}
     assert time.monotonic() - started < len(addresses) * 0.4
     sent = (tmp_path / "ping.log").read_text().splitlines()
     assert f"-n -q -M do -s 8972 -c 3 -i 0.2 -W 1 -I {NETDEV0} {addresses[0]}" in sent
