@@ -14,6 +14,8 @@ LABEL_RANK = "sparkwright.rank"
 NETPLAN_FILE = "/etc/netplan/60-sparkwright.yaml"
 DAEMON_FILE = "/etc/docker/daemon.json"
 
+# NCCL's own file for all processes of the host; the engine's container does not see it.
+NCCL_CONF_FILE = "/etc/nccl.conf"
 NCCL_ENV_FILE = "/etc/sparkwright/nccl.env"
 ENGINE_ENV_FILE = "/etc/sparkwright/engine.env"
 LAUNCH_FILE = "/etc/sparkwright/launch.json"
@@ -26,6 +28,7 @@ RECORD_FILE = "/var/lib/sparkwright/before.json"
 
 # The files of the pure core that the node's start-up check needs; all of them use the standard library alone.
 NODE_LIBRARY = (
+    "arp",
     "bounded",
     "catalogue",
     "checks",
@@ -33,13 +36,17 @@ NODE_LIBRARY = (
     "checks_launch",
     "checks_node",
     "daemon_config",
+    "fabric_reader",
     "facts",
     "gids",
     "intent",
+    "link_owners",
+    "machine",
     "meminfo",
     "names",
     "netplan",
     "node_reader",
+    "probes",
     "release",
     "safetensors_index",
     "startup",
