@@ -5,6 +5,7 @@ from __future__ import annotations
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.sparkwright.cluster.plugins.module_utils.address_plan import SWITCH
 from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import SCHEMA
 from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rules import GROUP
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import make_plan
@@ -43,12 +44,21 @@ class ActionModule(ActionBase):
             "images": [intent.image],
         }
         if self._task.args.get("probe_paths"):
-            arguments["pings"] = [
-                {"address": rail.address, "peer": addresses[index], "size": rail.mtu - PING_HEADERS}
-                for addresses in intent.peers.values()
-                for index, rail in enumerate(intent.rails)
-            ]
+            arguments["pings"] = pings(intent)
+        if self._task.args.get("probe_wires"):
+            arguments["arp"] = [{"netdev": rail.netdev or None, "address": rail.address} for rail in intent.rails]
+            # On a switch everyone answers, which tells nothing about the cables.
+            arguments["neighbours"] = intent.topology != SWITCH
         return arguments
+
+
+def pings(intent) -> list[dict[str, object]]:
+    """One ping of full MTU to each far end of each rail."""
+    return [
+        {"address": rail.address, "peer": address, "size": rail.mtu - PING_HEADERS}
+        for rail in intent.rails
+        for address in rail.peers.values()
+    ]
 
 
 def reason_of(read: dict) -> str:

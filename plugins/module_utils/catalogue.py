@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import checks_fabric, checks_launch, checks_node
+from . import checks_fabric, checks_launch, checks_nccl, checks_node, checks_rails
 from .checks import REGISTERED, Check, Cluster, Rule, Stage, Status
 
-_ORDER = (checks_node.__name__, checks_fabric.__name__, checks_launch.__name__)
+_MODULES = (checks_node, checks_rails, checks_fabric, checks_nccl, checks_launch)
+_ORDER = [module.__name__ for module in _MODULES]
 
 CATALOGUE: tuple[Rule, ...] = tuple(sorted(REGISTERED.values(), key=lambda rule: _ORDER.index(rule.run.__module__)))
 

@@ -12,6 +12,7 @@ LABEL_RANK = "sparkwright.rank"
 
 # The one netplan file that this project writes.
 NETPLAN_FILE = "/etc/netplan/60-sparkwright.yaml"
+SYSCTL_FILE = "/etc/sysctl.d/60-sparkwright-fabric.conf"
 DAEMON_FILE = "/etc/docker/daemon.json"
 
 # NCCL's own file for all processes of the host; the engine's container does not see it.
@@ -34,7 +35,9 @@ NODE_LIBRARY = (
     "checks",
     "checks_fabric",
     "checks_launch",
+    "checks_nccl",
     "checks_node",
+    "checks_rails",
     "daemon_config",
     "fabric_reader",
     "facts",
@@ -44,9 +47,11 @@ NODE_LIBRARY = (
     "machine",
     "meminfo",
     "names",
+    "nccl_env",
     "netplan",
     "node_reader",
     "probes",
+    "rails",
     "release",
     "safetensors_index",
     "startup",

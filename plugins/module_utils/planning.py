@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .address_plan import AddressPlan, NodeAddresses
-from .intent import Intent, MemoryNeed, RailEnd
+from .address_plan import RING, AddressPlan, NodeAddresses
+from .intent import Intent, MemoryNeed
 from .inventory_rules import Inventory, plan_of
 from .meminfo import GIB
 
@@ -43,15 +43,19 @@ def _intent(
 
     management = resolve(_text(value("ansible_host"), node.host))
     head_management = resolve(_text(inventory.value(plan.nodes[0].host, "ansible_host"), plan.nodes[0].host))
+    topology, first = str(value("fabric_topology")), node.rails[0]
+    managed = topology == RING
     return Intent(
         host=node.host,
         rank=node.rank,
         world_size=len(plan.nodes),
         management=management,
         head=plan.nodes[0].host,
-        head_address=plan.head_address,
-        rails=tuple(RailEnd(rail.rail, rail.netdev, rail.address, rail.cidr, rail.mtu) for rail in node.rails),
-        peers={peer.host: tuple(rail.address for rail in peer.rails) for peer in plan.peers(node.host)},
+        head_address=head_management if managed else plan.head_address,
+        topology=topology,
+        rails=node.rails,
+        socket_netdev="" if managed else first.netdev,
+        socket_address=management if managed else first.address,
         accelerator=profile["accelerator"],
         memory=memory_need(profile),
         weights_path=f"{value('model_store_path')}/{profile['weights']['directory']}",
@@ -61,6 +65,8 @@ def _intent(
         api_host=_text(inventory.value(plan.nodes[0].host, "serving_api_host"), head_management),
         api_port=profile["serve"]["port"],
         master_port=profile["serve"]["master_port"],
+        cage=_text(value("fabric_cage"), ""),
+        nccl_env={name: str(text) for name, text in profile.get("nccl_env", {}).items()},
         daemon_config=value("container_runtime_daemon_config"),
     )
 

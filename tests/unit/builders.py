@@ -14,6 +14,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import engine_runs
 from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import Intent, MemoryNeed, RailEnd
 from ansible_collections.sparkwright.cluster.plugins.module_utils.meminfo import GIB
+from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import env_file, nccl_env
 from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import render_netplan
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import INDEX_NAME
 
@@ -30,14 +31,24 @@ SHARD1, SHARD2 = "model-00001-of-00002.safetensors", "model-00002-of-00002.safet
 GONE = object()
 
 
-def rails(rank: int) -> tuple[RailEnd, ...]:
-    ends = (("rail0", NETDEV0, f"192.168.100.{10 + rank}"), ("rail1", NETDEV1, f"192.168.101.{10 + rank}"))
-    return tuple(RailEnd(name, netdev, address, f"{address}/24", 9000) for name, netdev, address in ends)
+def rails(rank: int, count: int = 4) -> tuple[RailEnd, ...]:
+    """The ends of both rails on spark<rank + 1>, on a switch that joins `count` nodes."""
+    return tuple(
+        rail_end(name, netdev, rank, {f"spark{n + 1}": f"{subnet}.{10 + n}" for n in range(count)})
+        for name, netdev, subnet in (("rail0", NETDEV0, "192.168.100"), ("rail1", NETDEV1, "192.168.101"))
+    )
+
+
+def rail_end(name: str, netdev: str, rank: int, addresses: dict[str, str], prefix: int = 24) -> RailEnd:
+    """The end of spark<rank + 1> of a rail whose ends have these addresses."""
+    own = f"spark{rank + 1}"
+    peers = {host: address for host, address in addresses.items() if host != own}
+    return RailEnd(name, netdev, addresses[own], f"{addresses[own]}/{prefix}", 9000, peers)
 
 
 def intent(rank: int = 0, count: int = 4, **changes) -> Intent:
     """What spark<rank + 1> is meant to be."""
-    peers = {f"spark{n + 1}": tuple(rail.address for rail in rails(n)) for n in range(count) if n != rank}
+    ends = changes.get("rails") or rails(rank, count)
     memory = MemoryNeed(90 * GIB, 2 * GIB, 6 * GIB, 3 * GIB, utilization=0.9)
     whole = Intent(
         host=f"spark{rank + 1}",
@@ -46,8 +57,10 @@ def intent(rank: int = 0, count: int = 4, **changes) -> Intent:
         management=f"10.0.0.{11 + rank}",
         head="spark1",
         head_address="192.168.100.10",
-        rails=rails(rank),
-        peers=peers,
+        topology="switch",
+        rails=ends,
+        socket_netdev=ends[0].netdev,
+        socket_address=ends[0].address,
         accelerator="cuda",
         memory=memory,
         weights_path="/models/big",
@@ -109,9 +122,9 @@ def rail_netdev(rail: RailEnd) -> dict:
 
 
 def fabric(rank: int = 0) -> dict:
-    ends = rails(rank)
-    others = [rails(n) for n in range(8) if n != rank]
-    return {
+    ends = rails(rank, 8)
+    others = [rails(n, 8) for n in range(8) if n != rank]
+    found = {
         "netdevs": {
             "lo": netdev("127.0.0.1/8", mtu=65536),
             "enP7s7": netdev(f"10.0.0.{11 + rank}/24"),
@@ -130,9 +143,10 @@ def fabric(rank: int = 0) -> dict:
         "nccl_conf": None,
         "pings": {f"{o.address} {p.address}": True for peer in others for o, p in zip(ends, peer, strict=True)},
         "neighbours": {},
-        "macs": {},
+        "macs": {f"{rail.netdev} {rail.address}": [] for rail in ends},
         "unreadable": [],
     }
+    return {**found, "nccl_env": env_file(nccl_env(intent(rank, 8), found))}
 
 
 def engine_container(host: str, state: str = "running") -> dict:

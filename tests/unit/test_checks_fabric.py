@@ -22,8 +22,9 @@ def default_route(netdev):
 CASES = {
     "no interface": (
         on_spark2("netdevs", NETDEV1, value=GONE),
-        "refuse fabric.netdev spark2: there is no interface enP2p1s0f0np0, only enP7s7, enp1s0f0np0; limit: the"
-        " interface of rail1; remedy: correct fabric_rails",
+        "refuse fabric.rail spark2: there is no interface enP2p1s0f0np0, only enP7s7, enp1s0f0np0; limit: the"
+        " interface of rail1; remedy: correct fabric_rails, or leave out netdev there to have it found; then run"
+        " site.yml",
         f"refuse fabric.address spark2: enP2p1s0f0np0 has no address; limit: 192.168.101.11/24 alone; remedy: {APPLY}",
         f"refuse fabric.mtu spark2: the MTU of enP2p1s0f0np0 is 0; limit: 9000; remedy: {APPLY}",
     ),
@@ -77,6 +78,9 @@ CASES = {
         "refuse fabric.gid spark2: rocep1s0f0 is DOWN with 0 IB/RoCE v1 fe80::4ebb:47ff:fe2c:100a, 1 RoCE v2"
         " fe80::4ebb:47ff:fe2c:100a, 2 IB/RoCE v1 192.168.100.11, 3 RoCE v2 192.168.100.11; limit: ACTIVE with RoCE v2"
         " 192.168.100.11; remedy: check the cable of enp1s0f0np0, then `netplan apply`",
+        "refuse fabric.nccl-env spark2: NCCL_IB_HCA==rocep1s0f0,roceP2p1s0f0 selects roceP2p1s0f0; limit: what the"
+        " inventory asks for, with rocep1s0f0, roceP2p1s0f0, the devices of the rails; remedy: check the cables and"
+        " `rdma link show`",
     ),
     "a table without the address": (
         on_spark2("rdma", DEVICE0, "port", "gids", value=[gid_row(1, LOCAL)]),

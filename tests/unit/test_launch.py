@@ -228,8 +228,8 @@ def test_what_matters_changes_the_hash(changed):
         {"management": "spark1.example"},
         {"weights_pushed": True},
         {"daemon_config": {}},
-        {"peers": {}},
-        {"rails": ()},
+        {"rails": rails(2)},
+        {"topology": "direct"},
         {"image_id": ""},
     ],
     ids=str,
@@ -305,8 +305,8 @@ def test_the_awq_profile_has_the_published_environment():
     caches = {"HOME", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR"}
     found = engine_environment(profile)
     assert {name: value for name, value in found.items() if name not in caches} == AWQ_ENVIRONMENT
-    tunables = {name: str(value) for name, value in profile["nccl_env"].items()}
-    assert nccl_env(rails(0), fabric(0), tunables).items() >= AWQ_NCCL.items()
+    variables = {name: str(value) for name, value in profile["nccl_env"].items()}
+    assert nccl_env(intent(0, nccl_env=variables), fabric(0)).items() >= AWQ_NCCL.items()
 
 
 def test_the_awq_profile_has_the_published_container():
