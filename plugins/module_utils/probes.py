@@ -43,7 +43,7 @@ class Ping(TypedDict):
 
 
 class Arp(TypedDict):
-    """An address to ask for, from the interface that has it or else from `netdev`."""
+    """An address to ask for, from the interface that has it or else from `netdev`, or else from all that may be it."""
 
     netdev: str | None
     address: str
@@ -72,7 +72,7 @@ def ask(machine: Machine, probes: Probes, netdevs: Mapping[str, Netdev], devices
     with ThreadPoolExecutor() as pool:
         pings = pool.submit(ping_all, machine, probes.pings, netdevs)
         others = pool.submit(neighbours, machine, wires if probes.neighbours else (), netdevs)
-        macs = pool.submit(claims, probes.arp, netdevs)
+        macs = pool.submit(claims, probes.arp, wires, netdevs)
     return {"pings": pings.result(), "neighbours": others.result(), "macs": macs.result()}
 
 
@@ -96,12 +96,13 @@ def neighbours(machine: Machine, wires: Sequence[str], netdevs: Mapping[str, Net
     return {name: sorted(set(re.findall(r"from (fe80:[0-9a-f:]+)%", text)) - own) for name, text in asked}
 
 
-def claims(wanted: Sequence[Arp], netdevs: Mapping[str, Netdev]) -> dict[str, list[str]]:
+def claims(wanted: Sequence[Arp], wires: Sequence[str], netdevs: Mapping[str, Netdev]) -> dict[str, list[str]]:
     """The MAC addresses of others that claim an address, {`netdev address`: MACs}.
 
-    What could not be asked is left out: no interface is up for it, or the account may not send frames.
+    An address that nobody has here yet is asked for on all `wires`. What could not be asked is left out: no interface
+    is up for it, or the account may not send frames.
     """
-    asked = [(name, wish["address"]) for wish in wanted if (name := _way_out(wish, netdevs))]
+    asked = [(name, wish["address"]) for wish in wanted for name in _ways_out(wish, wires, netdevs)]
     found = together([partial(heard, name, probe(netdevs[name]["mac"], address)) for name, address in asked])
     # Linux answers for any address of its own on any of its interfaces, so a twin on the same switch answers too.
     own = {link["mac"] for link in netdevs.values()}
@@ -140,9 +141,9 @@ def _plain(link: Netdev) -> list[str]:
     return [address.split("/")[0] for address in link["addresses"]]
 
 
-def _way_out(wanted: Arp, netdevs: Mapping[str, Netdev]) -> str | None:
+def _ways_out(wanted: Arp, wires: Sequence[str], netdevs: Mapping[str, Netdev]) -> list[str]:
     name = _owner(wanted["address"], netdevs) or wanted["netdev"]
-    return name if name and name in netdevs and netdevs[name]["carrier"] else None
+    return [name for name in ([name] if name else wires) if name in netdevs and netdevs[name]["carrier"]]
 
 
 def _key(ping: Ping) -> str:

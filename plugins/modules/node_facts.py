@@ -72,7 +72,9 @@ options:
     default: []
     suboptions:
       netdev:
-        description: Interface to ask on while no interface has the address. It must be up.
+        description:
+          - Interface to ask on while no interface has the address. Without one, all that have a RDMA device are tried.
+          - An interface without a carrier is left out.
         type: str
       address:
         description: The IPv4 address.

@@ -35,6 +35,7 @@ LINKS = {
     NETDEV1: netdev("192.168.101.10/24", mac=MAC1, link_local=LOCAL1),
     "enp1s0f1np1": netdev(carrier=False, link_local=None),
 }
+WIRES = [NETDEV0, NETDEV1, "enp1s0f1np1", "gone0"]
 DEVICES = {DEVICE0: {"netdev": NETDEV0}, DEVICE1: {"netdev": NETDEV1}, "rxe0": {"netdev": None}, "old": {"netdev": "x"}}
 
 
@@ -121,7 +122,11 @@ def test_the_others_on_a_wire(tmp_path, answer, found):
         ((None, "192.168.100.10"), [(MAC1, "192.168.100.10")], {f"{NETDEV0} 192.168.100.10": []}),
         ((NETDEV1, "192.168.100.10"), [], {f"{NETDEV0} 192.168.100.10": []}),
         ((NETDEV1, "192.168.101.99"), [(OTHER, "192.168.101.99")], {f"{NETDEV1} 192.168.101.99": [OTHER]}),
-        ((None, "192.168.101.99"), [], {}),
+        (
+            (None, "192.168.101.99"),
+            [(OTHER, "192.168.101.99")],
+            {f"{NETDEV0} 192.168.101.99": [OTHER], f"{NETDEV1} 192.168.101.99": [OTHER]},
+        ),
         (("enp1s0f1np1", "192.168.102.10"), [], {}),
         (("gone0", "192.168.102.10"), [], {}),
         ((None, "192.168.100.10"), None, {}),
@@ -133,7 +138,7 @@ def test_the_others_on_a_wire(tmp_path, answer, found):
         "the own twin on the same switch",
         "the owner counts, not the name",
         "nobody has it here, asked by name",
-        "nobody has it here, and no name",
+        "nobody has it here, and it may be any",
         "an interface without a carrier",
         "an interface that is not there",
         "frames may not be sent",
@@ -142,7 +147,7 @@ def test_the_others_on_a_wire(tmp_path, answer, found):
 def test_who_claims_an_address(monkeypatch, asked, senders, found):
     monkeypatch.setattr(probes, "heard", lambda netdev, frame: senders)
     name, address = asked
-    assert claims([{"netdev": name, "address": address}], LINKS) == found
+    assert claims([{"netdev": name, "address": address}], WIRES, LINKS) == found
 
 
 def test_a_probe_ends_in_time_on_a_silent_and_on_a_noisy_wire():
