@@ -35,6 +35,7 @@ NODE_LIBRARY = (
     "checks",
     "checks_fabric",
     "checks_launch",
+    "checks_links",
     "checks_nccl",
     "checks_node",
     "checks_rails",

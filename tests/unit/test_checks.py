@@ -86,6 +86,7 @@ def test_checks_come_in_the_order_of_a_look_at_a_node():
     assert kinds == [
         "checks_node",
         "checks_rails",
+        "checks_links",
         "checks_fabric",
         "checks_nccl",
         "checks_launch",
