@@ -152,11 +152,10 @@ def rp_filter(cluster: Cluster) -> Iterator[Check]:
         value = found["rp_filter"]
         if len(cluster.intents[host].rails) < 2:
             continue
-        status = Status.UNKNOWN if value is None else Status.REFUSE if value == STRICT else Status.OK
         yield Check(
             "fabric.rp-filter",
             host,
-            status,
+            {None: Status.UNKNOWN, STRICT: Status.REFUSE}.get(value, Status.OK),
             f"the reverse-path filter of {rail.netdev} is {'not readable' if value is None else value}",
             "2 or 0 with several rails, 1 is strict",
             "run site.yml, which sets it to 2",
@@ -206,21 +205,20 @@ def _duplicate_check(host: str, rail: RailEnd, macs: list[str] | None) -> Check:
 )
 def network_manager(cluster: Cluster) -> Iterator[Check]:
     """Such a profile brings its own address, route and MTU as soon as NetworkManager takes the interface."""
-    for host, fabric, intent in cluster.having("fabric"):
+    for host, fabric, _, rail in cluster.rail_ends():
         hidden = [path for path in fabric["unreadable"] if "/NetworkManager/" in path]
-        for rail in intent.rails:
-            files = [file for file, names in fabric["profiles"].items() if rail.netdev in names]
-            status = Status.REFUSE if files else Status.UNKNOWN if hidden else Status.OK
-            unread = f"; {', '.join(hidden)} cannot be read" if hidden else ""
-            yield Check(
-                "fabric.networkmanager",
-                host,
-                status,
-                f"{rail.netdev} is named by {', '.join(files) or 'no profile'}{unread}",
-                "no profile of NetworkManager",
-                "remove it with `nmcli connection delete`" if files else "read the facts as root",
-                subject=rail.name,
-            )
+        files = [file for file, names in fabric["profiles"].items() if rail.netdev in names]
+        unsure = Status.UNKNOWN if hidden else Status.OK
+        unread = f"; {', '.join(hidden)} cannot be read" if hidden else ""
+        yield Check(
+            "fabric.networkmanager",
+            host,
+            Status.REFUSE if files else unsure,
+            f"{rail.netdev} is named by {', '.join(files) or 'no profile'}{unread}",
+            "no profile of NetworkManager",
+            "remove it with `nmcli connection delete`" if files else "read the facts as root",
+            subject=rail.name,
+        )
 
 
 @rule(
