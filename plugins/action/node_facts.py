@@ -38,27 +38,30 @@ class ActionModule(ActionBase):
             return {}
         plan = make_plan(self._templar, task_vars)
         intent = plan.intents[host]
-        arguments = {
+        asked = self._task.args
+        return {
             "hardware_root": plan.value(host, "sparkwright_hardware_root"),
             "weights_path": intent.weights_path,
             "images": [intent.image],
+            **(path_probes(intent) if asked.get("probe_paths") else {}),
+            **(wire_probes(intent) if asked.get("probe_wires") else {}),
         }
-        if self._task.args.get("probe_paths"):
-            arguments["pings"] = pings(intent)
-        if self._task.args.get("probe_wires"):
-            arguments["arp"] = [{"netdev": rail.netdev or None, "address": rail.address} for rail in intent.rails]
-            # On a switch everyone answers, which tells nothing about the cables.
-            arguments["neighbours"] = intent.topology != SWITCH
-        return arguments
 
 
-def pings(intent) -> list[dict[str, object]]:
+def path_probes(intent) -> dict[str, object]:
     """One ping of full MTU to each far end of each rail."""
-    return [
+    pings = [
         {"address": rail.address, "peer": address, "size": rail.mtu - PING_HEADERS}
         for rail in intent.rails
         for address in rail.peers.values()
     ]
+    return {"pings": pings}
+
+
+def wire_probes(intent) -> dict[str, object]:
+    """Who else claims a rail's address; and who is at the other end, but on a switch, where everyone answers."""
+    arp = [{"netdev": rail.netdev or None, "address": rail.address} for rail in intent.rails]
+    return {"arp": arp, "neighbours": intent.topology != SWITCH}
 
 
 def reason_of(read: dict) -> str:

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from module_runner import run_module
+from wiring import planned
 
-from ansible_collections.sparkwright.cluster.plugins.action.node_facts import ActionModule
+from ansible_collections.sparkwright.cluster.plugins.action.node_facts import (
+    ActionModule,
+    path_probes,
+    wire_probes,
+)
+from ansible_collections.sparkwright.cluster.plugins.module_utils.address_plan import Rail
 from ansible_collections.sparkwright.cluster.plugins.modules import node_facts
 
 PING = {"address": "192.168.100.10", "peer": "192.168.100.11", "size": 8972}
@@ -32,6 +38,41 @@ def test_the_module_hands_its_probes_on(asked):
     ((_, _, _, probes),) = asked
     assert (probes.pings, probes.neighbours) == ([PING], True)
     assert probes.arp == [{"netdev": None, "address": "192.168.100.10"}]
+
+
+def test_every_far_end_of_every_rail_is_pinged_with_a_full_frame():
+    assert path_probes(planned(3)["spark2"]) == {
+        "pings": [
+            {"address": f"192.168.10{rail}.11", "peer": f"192.168.10{rail}.{peer}", "size": 8972}
+            for rail in (0, 1)
+            for peer in (10, 12)
+        ]
+    }
+
+
+def test_in_a_ring_only_neighbours_are_pinged():
+    pings = path_probes(planned(4, "ring")["spark1"])["pings"]
+    assert [(ping["address"], ping["peer"]) for ping in pings] == [
+        ("192.168.100.0", "192.168.100.1"),
+        ("192.168.100.7", "192.168.100.6"),
+        ("192.168.101.0", "192.168.101.1"),
+        ("192.168.101.7", "192.168.101.6"),
+    ]
+
+
+@pytest.mark.parametrize(("topology", "count", "asked"), [("switch", 4, False), ("direct", 2, True), ("ring", 3, True)])
+def test_who_is_at_the_other_end_is_asked_where_that_tells_a_cable(topology, count, asked):
+    probes = wire_probes(planned(count, topology)["spark1"])
+    assert probes["neighbours"] is asked
+    assert {probe["address"] for probe in probes["arp"]} >= {
+        "192.168.100.10" if topology != "ring" else "192.168.100.0"
+    }
+    assert {probe["netdev"] for probe in probes["arp"]} == {None}
+
+
+def test_an_interface_that_the_inventory_names_is_the_one_to_ask_on():
+    rails = [Rail("rail0", "192.168.100.0/24", "eth1")]
+    assert wire_probes(planned(2, rails=rails)["spark2"])["arp"] == [{"netdev": "eth1", "address": "192.168.100.11"}]
 
 
 class Task:
