@@ -1,0 +1,101 @@
+"""From what all nodes found in their RDMA runs to one result for each rail of each node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from .checks import Check, Status
+from .rdma_schedule import ProbeEnd, RdmaProbe, RunResult
+
+ID = "fabric.rdma-write"
+
+# A twin is a PCIe Gen5 x4 function: about 100 Gb/s of a link that ethtool shows as 200000 Mb/s. Stale firmware and a
+# link at the wrong width leave about 24 Gb/s (3 GB/s), so the bar lies well between the two.
+BAR_GBITS = 60.0
+BARRED_SPEED = 200_000
+
+Probes = Mapping[str, RdmaProbe]
+
+
+@dataclass(frozen=True)
+class _Rail:
+    """One end of a rail with what its node found: results by peer, and the peers that were not probed."""
+
+    host: str
+    end: ProbeEnd
+    results: Mapping[str, RunResult]
+    unprobed: Mapping[str, str]
+    speed: int | None
+
+    def check(self, status: Status, fact: str, limit: str, remedy: str = "") -> Check:
+        return Check(ID, self.host, status, fact, limit, remedy, subject=self.end["rail"])
+
+
+def judge(
+    ends: Mapping[str, Sequence[ProbeEnd]],
+    probes: Probes,
+    speeds: Mapping[str, Mapping[str, int | None]],
+) -> Iterator[Check]:
+    """One result for each rail of each node that was asked.
+
+    `ends` is what the schedule was made from, `probes` the nodes' sections `rdma_probe`, `speeds` is
+    {host: {netdev: Mb/s as in /sys/class/net/<netdev>/speed, or None}}. A run that nobody reports is a failure, a run
+    with a node that cannot probe is none.
+    """
+    for host, own in ends.items():
+        if host not in probes:
+            continue
+        for end in own:
+            yield _judge_rail(_rail(host, end, probes, speeds.get(host, {}).get(end["netdev"])))
+
+
+def _rail(host: str, end: ProbeEnd, probes: Probes, speed: int | None) -> _Rail:
+    results = {run["peer"]: run for run in probes[host]["runs"] if run["rail"] == end["rail"]}
+    asked = [host] if not probes[host]["available"] else [peer for peer in end["peers"] if peer in probes]
+    unprobed = {name: probes[name]["reason"] for name in asked if not probes[name]["available"]}
+    return _Rail(host, end, results, unprobed, speed)
+
+
+def _judge_rail(rail: _Rail) -> Check:
+    if rail.host in rail.unprobed:
+        return _not_probed(rail)
+    due = [peer for peer in rail.end["peers"] if peer not in rail.unprobed]
+    failed = [peer for peer in due if peer not in rail.results or not rail.results[peer]["ok"]]
+    if failed:
+        return _failed(rail, due, failed)
+    return _not_probed(rail) if rail.unprobed else _passed(rail, due)
+
+
+def _not_probed(rail: _Rail) -> Check:
+    reasons = "; ".join(f"{name}: {reason}" if name != rail.host else reason for name, reason in rail.unprobed.items())
+    remedy = "install perftest on every Spark; a machine without RDMA devices has nothing to probe"
+    return rail.check(Status.WARN, f"writes on {rail.end['netdev']} were not probed: {reasons}", "all peers", remedy)
+
+
+def _failed(rail: _Rail, due: Sequence[str], failed: Sequence[str]) -> Check:
+    netdev = rail.end["netdev"]
+    reasons = "; ".join(
+        f"with {peer}: {rail.results[peer]['reason'] if peer in rail.results else 'no result'}" for peer in failed
+    )
+    fact = f"writes on {netdev} passed with {len(due) - len(failed)} of {len(due)} peers; {reasons}"
+    remedy = f"check cable, MTU and GIDs of {netdev} on both nodes with playbooks/doctor.yml"
+    return rail.check(Status.REFUSE, fact, "all peers", remedy)
+
+
+def _passed(rail: _Rail, due: Sequence[str]) -> Check:
+    netdev = rail.end["netdev"]
+    figures = {peer: gbits for peer in due if (gbits := rail.results[peer]["gbits"]) is not None}
+    fact = f"writes on {netdev} passed with {len(due)} of {len(due)} peers"
+    if not figures:
+        return rail.check(Status.OK, fact, "all peers")
+    slowest = min(figures, key=lambda peer: figures[peer])
+    fact = f"{fact}, the slowest at {figures[slowest]:g} Gb/s with {slowest}"
+    if rail.speed != BARRED_SPEED:
+        return rail.check(Status.OK, fact, "all peers")
+    return rail.check(
+        Status.OK if figures[slowest] >= BAR_GBITS else Status.WARN,
+        fact,
+        f"all peers, and {BAR_GBITS:.0f} Gb/s on a link of {BARRED_SPEED} Mb/s",
+        f"bring the firmware of the card up to date, and compare the PCIe width of {netdev} with x4 in `lspci -vv`",
+    )

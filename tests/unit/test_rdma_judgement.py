@@ -1,0 +1,173 @@
+"""What the results of all nodes amount to: one thing is wrong, and the lines that are not ok say so."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import Status
+from ansible_collections.sparkwright.cluster.plugins.module_utils.rdma_judgement import judge
+from ansible_collections.sparkwright.cluster.plugins.module_utils.rdma_schedule import make_schedule
+
+HOSTS = ("spark1", "spark2", "spark3")
+NETDEVS = ("enp1s0f0np0", "enP2p1s0f0np0")
+LIMIT = "all peers, and 60 Gb/s on a link of 200000 Mb/s"
+CABLE = "check cable, MTU and GIDs of enp1s0f0np0 on both nodes with playbooks/doctor.yml"
+CARD = "bring the firmware of the card up to date, and compare the PCIe width of enp1s0f0np0 with x4 in `lspci -vv`"
+INSTALL = "install perftest on every Spark; a machine without RDMA devices has nothing to probe"
+
+
+def address(rail, host):
+    return f"192.168.{100 + rail}.{10 + HOSTS.index(host)}"
+
+
+ENDS = {
+    host: [
+        {
+            "rail": f"rail{rail}",
+            "netdev": netdev,
+            "address": address(rail, host),
+            "peers": {peer: address(rail, peer) for peer in HOSTS if peer != host},
+        }
+        for rail, netdev in enumerate(NETDEVS)
+    ]
+    for host in HOSTS
+}
+
+
+def healthy(gbits=97.4):
+    """Every run went well, as the nodes report it."""
+    runs = make_schedule(ENDS, {})
+    return {
+        host: {"available": True, "reason": "", "runs": [run.result(gbits=gbits) for run in own]}
+        for host, own in runs.items()
+    }
+
+
+def speeds(mbits=200_000):
+    return {host: dict.fromkeys(NETDEVS, mbits) for host in HOSTS}
+
+
+def with_run(host, peer, rail="rail0", **changes):
+    """A healthy cluster in which one end of one run has another result."""
+    probes = healthy()
+    (run,) = [run for run in probes[host]["runs"] if (run["peer"], run["rail"]) == (peer, rail)]
+    run.update(changes)
+    return probes
+
+
+def without_run(host, peer, rail="rail0"):
+    probes = healthy()
+    probes[host]["runs"] = [run for run in probes[host]["runs"] if (run["peer"], run["rail"]) != (peer, rail)]
+    return probes
+
+
+def unavailable(*hosts, reason="there is no /dev/infiniband"):
+    """These nodes could not probe, so the runs of the others with them failed."""
+    probes = healthy()
+    for host in HOSTS:
+        for run in probes[host]["runs"]:
+            if run["peer"] in hosts:
+                run.update(ok=False, gbits=None, reason="nobody listened there")
+    return probes | {host: {"available": False, "reason": reason, "runs": []} for host in hosts}
+
+
+def lines(probes, link=200_000):
+    return [
+        f"{check.status} {check.name} {check}" for check in judge(ENDS, probes, speeds(link)) if check.status != "ok"
+    ]
+
+
+def test_each_rail_of_each_node_has_one_result_and_the_slowest_peer_in_it():
+    probes = with_run("spark2", "spark3", gbits=91.23)
+    found = list(judge(ENDS, probes, speeds()))
+    assert [(check.id, check.host, check.subject) for check in found] == [
+        ("fabric.rdma-write", host, f"rail{rail}") for host in HOSTS for rail in range(2)
+    ]
+    assert {check.status for check in found} == {Status.OK}
+    assert [str(check) for check in found if check.host == "spark2"] == [
+        f"spark2: writes on {netdev} passed with 2 of 2 peers, the slowest at {slowest}; limit: {LIMIT}"
+        for netdev, slowest in zip(NETDEVS, ("91.23 Gb/s with spark3", "97.4 Gb/s with spark1"), strict=True)
+    ]
+
+
+CASES = {
+    "a failed run": (
+        with_run("spark2", "spark1", ok=False, gbits=None, reason="the peer acknowledged no write (status 12)"),
+        "refuse fabric.rdma-write rail0 spark2: writes on enp1s0f0np0 passed with 1 of 2 peers; with spark1: the peer"
+        f" acknowledged no write (status 12); limit: all peers; remedy: {CABLE}",
+    ),
+    "a run that nobody reports": (
+        without_run("spark2", "spark1"),
+        "refuse fabric.rdma-write rail0 spark2: writes on enp1s0f0np0 passed with 1 of 2 peers; with spark1: no result;"
+        f" limit: all peers; remedy: {CABLE}",
+    ),
+    "a slow rail": (
+        with_run("spark2", "spark1", gbits=23.9),
+        "warn fabric.rdma-write rail0 spark2: writes on enp1s0f0np0 passed with 2 of 2 peers, the slowest at 23.9 Gb/s"
+        f" with spark1; limit: {LIMIT}; remedy: {CARD}",
+    ),
+    "just below the bar": (
+        with_run("spark2", "spark1", gbits=59.99),
+        "warn fabric.rdma-write rail0 spark2: writes on enp1s0f0np0 passed with 2 of 2 peers, the slowest at 59.99 Gb/s"
+        f" with spark1; limit: {LIMIT}; remedy: {CARD}",
+    ),
+    "on the bar": (with_run("spark2", "spark1", gbits=60.0),),
+    "a run without a figure": (with_run("spark2", "spark1", gbits=None),),
+    "a slow rail that also failed": (
+        with_run("spark2", "spark1", gbits=23.9, ok=False, reason="no"),
+        "refuse fabric.rdma-write rail0 spark2: writes on enp1s0f0np0 passed with 1 of 2 peers; with spark1: no; limit:"
+        f" all peers; remedy: {CABLE}",
+    ),
+    "a node that cannot probe is no failure of the others": (
+        unavailable("spark3"),
+        *(
+            f"warn fabric.rdma-write rail{rail} {host}: writes on {netdev} were not probed:"
+            f" {'' if host == 'spark3' else 'spark3: '}there is no /dev/infiniband; limit: all peers; remedy: {INSTALL}"
+            for host in HOSTS
+            for rail, netdev in enumerate(NETDEVS)
+        ),
+    ),
+    "nodes that cannot probe": (
+        unavailable(*HOSTS, reason="ib_write_bw is not installed (package perftest)"),
+        *(
+            f"warn fabric.rdma-write rail{rail} {host}: writes on {netdev} were not probed: ib_write_bw is not"
+            f" installed (package perftest); limit: all peers; remedy: {INSTALL}"
+            for host in HOSTS
+            for rail, netdev in enumerate(NETDEVS)
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_one_thing_is_wrong(case):
+    probes, *expected = case
+    assert lines(probes) == expected
+
+
+@pytest.mark.parametrize("link", [None, 1000, 100_000, -1], ids=str)
+def test_only_a_link_of_full_speed_has_a_bar(link):
+    """Soft-RoCE moves less than 1 Gb/s, and its interfaces show no speed or another one."""
+    probes = healthy(gbits=0.4)
+    assert lines(probes, link) == []
+    assert len(lines(probes)) == 6
+
+
+def test_a_run_that_failed_for_another_reason_than_the_node_that_cannot_probe_is_a_failure():
+    probes = unavailable("spark3")
+    failed = {"ok": False, "gbits": None, "reason": "the other end gave up"}
+    for run in probes["spark1"]["runs"]:
+        run.update(failed if run["peer"] == "spark2" else {})
+    found = [line for line in lines(probes) if " spark1: " in line]
+    assert [line.split(";")[0] for line in found] == [
+        f"refuse fabric.rdma-write rail{rail} spark1: writes on {netdev} passed with 0 of 1 peers"
+        for rail, netdev in enumerate(NETDEVS)
+    ]
+
+
+def test_a_node_that_was_not_asked_has_no_result_and_is_a_failure_of_the_others():
+    probes = unavailable("spark3")
+    del probes["spark3"]
+    found = list(judge(ENDS, probes, speeds()))
+    assert {(check.host, check.status) for check in found} == {("spark1", Status.REFUSE), ("spark2", Status.REFUSE)}
+    assert "1 of 2 peers; with spark3: nobody listened there" in found[0].fact
