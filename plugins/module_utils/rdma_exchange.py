@@ -22,7 +22,7 @@ from typing import IO
 from .facts import gid_rows
 from .gids import find_ipv4, summary
 from .node_reader import NodeReader, run_command
-from .perftest import TOOL, average_gbits, bind_option, command_line, failure, was_refused
+from .perftest import SPEED, TOOL, average_gbits, bind_option, command_line, failure, was_refused
 from .rdma_schedule import RUN_SECONDS, SERVER, WAIT_SECONDS, RdmaProbe, Run, RunResult, latest_start
 
 # Verbs reach the devices through this folder; a container has it only when it was given to it.
@@ -176,7 +176,8 @@ class Exchange:
         output, errors = tool.said()
         if tool.status:
             return run.result(failure(output, errors, tool.status))
-        return run.result(gbits=average_gbits(output))
+        # The mode `reach` moves too little for a figure.
+        return run.result(gbits=average_gbits(output) if self._mode == SPEED else None)
 
     def _latest_start(self, run: Run) -> float:
         return min(self._start + latest_start(run.round, self._limits.wait), self._end)

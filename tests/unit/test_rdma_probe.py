@@ -18,7 +18,7 @@ from builders import gid_of
 from module_runner import run_module
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils import rdma_exchange, rdma_schedule
-from ansible_collections.sparkwright.cluster.plugins.module_utils.perftest import SPEED
+from ansible_collections.sparkwright.cluster.plugins.module_utils.perftest import REACH, SPEED
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rdma_exchange import Exchange, Limits, listens
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rdma_schedule import CLIENT, SERVER, Run
 from ansible_collections.sparkwright.cluster.plugins.modules import rdma_probe
@@ -103,6 +103,13 @@ def test_two_ends_meet_and_both_have_the_figure(root, tool):
     common = f"-d {DEVICE} -i 1 -x {{}} -p {server.port} -s 65536 -D 2 -F --report_gbits --bind_source_ip {{}}"
     sent = {" ".join(call) for call in fake_perftest.calls(folder)}
     assert sent == {common.format(3, ONE), common.format(5, f"{TWO} {ONE}")}
+
+
+def test_in_the_mode_reach_there_is_no_figure(root, tool):
+    folder = tool()
+    server, client = both_ends()
+    assert together(root, [server], [client], mode=REACH) == [[server.result()], [client.result()]]
+    assert all(call[call.index("-n") + 1] == "100" for call in fake_perftest.calls(folder))
 
 
 def test_a_client_waits_for_a_server_that_is_late(root, tool):
