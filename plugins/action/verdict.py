@@ -16,6 +16,9 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import 
     refusals,
     table,
 )
+from ansible_collections.sparkwright.cluster.plugins.module_utils.fabric_picture import text
+from ansible_collections.sparkwright.cluster.plugins.module_utils.fabric_svg import svg
+from ansible_collections.sparkwright.cluster.plugins.module_utils.fabric_view import nodes_of, rails_of, statuses_of
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import make_cluster, make_plan
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import REPO
 
@@ -41,22 +44,32 @@ class ActionModule(ActionBase):
                 "facts": {"type": "str", "required": True},
                 "stage": {"type": "str", "required": True, "choices": [*Stage, ALL]},
                 "report": {"type": "str"},
+                "rdma": {"type": "str"},
+                "picture": {"type": "bool", "default": False},
             }
         )
         plan = make_plan(self._templar, task_vars)
-        cluster = make_cluster(plan, task_vars, asked["facts"])
+        cluster = make_cluster(plan, task_vars, asked["facts"], asked["rdma"])
         stage = None if asked["stage"] == ALL else Stage(asked["stage"])
         checks = run_checks(cluster, stage)
         refused = refusals(checks)
         # The table is for the person in front of the terminal; machines read `checks`.
         display.display(table(checks, plan.intents), color="red" if refused else None)
+        view = (nodes_of(cluster), rails_of(cluster), statuses_of(checks))
+        if asked["picture"]:
+            display.display(text(*view))
         result |= {
             "changed": False,
             "checks": [check.as_data() for check in checks],
             "counts": {str(status): sum(check.status is status for check in checks) for status in Status},
         }
         if asked["report"]:
-            result["report"] = write_report(asked["report"], task_vars, cluster, result["checks"])
+            path = report_path(asked["report"], task_vars)
+            write_report(path, cluster, result["checks"])
+            result["report"] = str(path)
+            if asked["picture"]:
+                topology = next(iter(cluster.intents.values())).topology
+                path.with_suffix(".svg").write_text(svg(*view, topology), encoding="utf-8")
         if refused:
             # What passed is in the table and in the report; a failed task prints its whole result.
             failures = [check.as_data() for check in refused]
@@ -64,11 +77,15 @@ class ActionModule(ActionBase):
         return result
 
 
-def write_report(name: str, task_vars, cluster, checks) -> str:
-    """Write what was read and what was found as JSON for machines; the result is the file."""
+def report_path(name: str, task_vars) -> Path:
+    """The file of a report; the folder is made."""
     inventory = Path(task_vars.get("inventory_dir") or "inventory").name
-    path = REPORTS / f"{inventory}-{name}.json"
-    path.parent.mkdir(exist_ok=True)
+    REPORTS.mkdir(exist_ok=True)
+    return REPORTS / f"{inventory}-{name}.json"
+
+
+def write_report(path: Path, cluster, checks) -> None:
+    """Write what was read and what was found as JSON for machines."""
     content = {
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "checks": checks,
@@ -76,4 +93,3 @@ def write_report(name: str, task_vars, cluster, checks) -> str:
         "intents": {host: intent.as_data() for host, intent in cluster.intents.items()},
     }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    return str(path)

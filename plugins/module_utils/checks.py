@@ -14,6 +14,7 @@ from typing import Any
 from .facts import Fabric, NodeFacts, Weights
 from .intent import Intent, RailEnd
 from .rails import Doubt
+from .rdma_schedule import RdmaProbe
 
 
 class Status(StrEnum):
@@ -86,6 +87,8 @@ class Cluster:
     source: Weights | None = None
     # Why the interface of a rail was not found, by host.
     doubts: Mapping[str, Sequence[Doubt]] = field(default_factory=dict)
+    # What the nodes found when they wrote to each other over RDMA; empty unless they were asked to.
+    rdma: Mapping[str, RdmaProbe] = field(default_factory=dict)
 
     def having(self, section: str) -> Iterator[tuple[str, Any, Intent]]:
         """The nodes whose facts have that section: host, the section, the intent."""

@@ -21,7 +21,8 @@ from typing import IO
 
 from .facts import gid_rows
 from .gids import find_ipv4, summary
-from .node_reader import NodeReader, run_command
+from .machine import run_command
+from .node_reader import NodeReader
 from .perftest import SPEED, TOOL, average_gbits, bind_option, command_line, failure, was_refused
 from .rdma_schedule import RUN_SECONDS, SERVER, WAIT_SECONDS, RdmaProbe, Run, RunResult, latest_start
 

@@ -9,16 +9,22 @@ short_description: Prove that RDMA writes pass on every rail
 description:
   - Makes this node's part of the runs of C(ib_write_bw) (package perftest) between every two nodes on every rail.
   - Call it on all nodes at once. The nodes meet pair by pair, in the order that C(module_utils/rdma_schedule.py) plans.
+  - The action plugin of the same name takes O(facts) alone and plans all else. It asks nobody while a node serves.
   - The GID index is looked up in sysfs right before each run, as it moves after link, netplan and firmware events.
   - A node without perftest or without C(/dev/infiniband), such as a container, is not probed, which is no failure.
   - It changes nothing, and ends in bounded time; no process of it is left behind. In check mode nothing is run.
   - It loads the rails. Do not call it while the engine serves.
 options:
+  facts:
+    description:
+      - Name of the variable in which a task with C(sparkwright.cluster.node_facts) was registered, which read fabric
+        and runtime and tried the paths.
+    type: str
+    required: true
   runs:
-    description: This node's runs, as C(rdma_schedule.make_schedule) plans them.
+    description: This node's runs, as C(rdma_schedule.make_schedule) plans them. Set by the action plugin, as all below.
     type: list
     elements: dict
-    required: true
     suboptions:
       round:
         description: Runs of one round take place at the same time on different nodes. A node has one in a round.
@@ -76,18 +82,16 @@ author: [Sparkwright (@sparkwright)]
 """
 
 EXAMPLES = r"""
-- name: Prove one rail between two nodes, from the one that listens
+- name: Read the rails and try every path
+  sparkwright.cluster.node_facts:
+    subsets: [fabric, runtime]
+    probe_paths: true
+  register: fabric_facts
+
+- name: Write over RDMA between every two nodes on every rail
   sparkwright.cluster.rdma_probe:
-    runs:
-      - round: 0
-        rail: rail0
-        role: server
-        device: rocep1s0f0
-        gid_address: 192.168.100.10
-        peer: spark2
-        peer_address: 192.168.100.11
-        port: 18700
-  register: rdma_probe
+    facts: fabric_facts
+  register: fabric_rdma
 """
 
 RETURN = r"""

@@ -51,13 +51,16 @@ def make_plan(templar: Templar, task_vars: Mapping[str, Any]) -> Plan:
     return Plan(inventory, inventory.profile, intents)
 
 
-def make_cluster(plan: Plan, task_vars: Mapping[str, Any], registered: str) -> Cluster:
-    """The plan with the facts that the task `register: <registered>` left on every node, and the rails found there."""
+def make_cluster(plan: Plan, task_vars: Mapping[str, Any], registered: str, rdma: str | None = None) -> Cluster:
+    """The plan with the facts that the task `register: <registered>` left on every node, and the rails found there.
+
+    `rdma` is what a task with rdma_probe was registered as; a node that skipped it was not asked.
+    """
     facts = {host: _facts(task_vars, host, registered) for host in plan.intents}
     found = resolve(plan.intents, facts)
     launches = {host: launch_of(plan, intent, facts[host]) for host, intent in found.intents.items()}
     hashes = {host: launch.config_hash for host, launch in launches.items() if launch}
-    return Cluster(facts, found.intents, hashes, weights_source(plan), found.doubts)
+    return Cluster(facts, found.intents, hashes, weights_source(plan), found.doubts, _probes(task_vars, plan, rdma))
 
 
 def launch_of(plan: Plan, intent: Intent, facts: Mapping[str, Any]) -> Launch | None:
@@ -119,6 +122,13 @@ def archive_image_id(archive: Path) -> str:
             "remedy: correct engine_image_archive"
         ) from None
     return f"sha256:{digest}"
+
+
+def _probes(task_vars: Mapping[str, Any], plan: Plan, registered: str | None) -> dict[str, Any]:
+    if registered is None:
+        return {}
+    results = {host: plain(task_vars["hostvars"][host].get(registered)) or {} for host in plan.intents}
+    return {host: result["rdma_probe"] for host, result in results.items() if "rdma_probe" in result}
 
 
 def _facts(task_vars: Mapping[str, Any], host: str, registered: str) -> Any:

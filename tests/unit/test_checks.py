@@ -89,6 +89,7 @@ def test_checks_come_in_the_order_of_a_look_at_a_node():
         "checks_links",
         "checks_fabric",
         "checks_nccl",
+        "checks_rdma",
         "checks_launch",
     ]
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from builders import cluster, findings
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import Status
-from ansible_collections.sparkwright.cluster.plugins.module_utils.rdma_judgement import judge
+from ansible_collections.sparkwright.cluster.plugins.module_utils.checks_rdma import (
+    judge,
+    probe_ends,
+    promising_ends,
+)
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rdma_schedule import make_schedule
 
 HOSTS = ("spark1", "spark2", "spark3")
@@ -98,8 +103,8 @@ CASES = {
     ),
     "a run that nobody reports": (
         without_run("spark2", "spark1"),
-        "refuse fabric.rdma-write rail0 spark2: writes on enp1s0f0np0 passed with 1 of 2 peers; with spark1: no result;"
-        f" limit: all peers; remedy: {CABLE}",
+        "refuse fabric.rdma-write rail0 spark2: writes on enp1s0f0np0 passed with 1 of 2 peers; with spark1: not"
+        f" tried, or not reported; limit: all peers; remedy: {CABLE}",
     ),
     "a slow rail": (
         with_run("spark2", "spark1", gbits=23.9),
@@ -171,3 +176,39 @@ def test_a_node_that_was_not_asked_has_no_result_and_is_a_failure_of_the_others(
     found = list(judge(ENDS, probes, speeds()))
     assert {(check.host, check.status) for check in found} == {("spark1", Status.REFUSE), ("spark2", Status.REFUSE)}
     assert "1 of 2 peers; with spark3: nobody listened there" in found[0].fact
+
+
+def peers_by_rail(ends, host):
+    return {end["rail"]: sorted(end["peers"]) for end in ends[host]}
+
+
+def test_every_peer_that_answers_to_a_ping_is_worth_a_try():
+    found = cluster()
+    assert promising_ends(found) == probe_ends(found)
+    others = ["spark2", "spark3", "spark4"]
+    assert peers_by_rail(promising_ends(found), "spark1") == {"rail0": others, "rail1": others}
+
+
+@pytest.mark.parametrize(
+    "silent", [("spark1", "192.168.100.10 192.168.100.11"), ("spark2", "192.168.100.11 192.168.100.10")]
+)
+def test_a_ping_that_fails_in_one_direction_leaves_out_the_pair_on_that_rail(silent):
+    host, ping = silent
+    ends = promising_ends(cluster(facts={(host, "fabric", "pings", ping): False}))
+    assert peers_by_rail(ends, "spark1") == {"rail0": ["spark3", "spark4"], "rail1": ["spark2", "spark3", "spark4"]}
+    assert peers_by_rail(ends, "spark2") == {"rail0": ["spark3", "spark4"], "rail1": ["spark1", "spark3", "spark4"]}
+
+
+def test_the_catalogue_judges_what_the_nodes_were_asked_for_and_is_silent_otherwise():
+    found = cluster()
+    runs = make_schedule(promising_ends(found), {})
+    probes = {
+        host: {"available": True, "reason": "", "runs": [run.result(gbits=97.4) for run in own]}
+        for host, own in runs.items()
+    }
+    probes["spark2"]["runs"][0].update(ok=False, reason="the peer left")
+    assert [line for line in findings(cluster(rdma=probes)) if "rdma-write" in line] == [
+        "refuse fabric.rdma-write spark2: writes on enp1s0f0np0 passed with 2 of 3 peers; with "
+        f"{probes['spark2']['runs'][0]['peer']}: the peer left; limit: all peers; remedy: {CABLE}"
+    ]
+    assert [line for line in findings(cluster()) if "rdma-write" in line] == []

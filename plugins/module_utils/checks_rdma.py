@@ -1,11 +1,12 @@
-"""From what all nodes found in their RDMA runs to one result for each rail of each node."""
+"""RDMA writes between every two nodes: which are worth a try, and what was found for each rail of each node."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .checks import Check, Status
+from .checks import Check, Cluster, Stage, Status, rule
+from .facts import Fabric
 from .rdma_schedule import ProbeEnd, RdmaProbe, RunResult
 
 ID = "fabric.rdma-write"
@@ -16,6 +17,41 @@ BAR_GBITS = 60.0
 BARRED_SPEED = 200_000
 
 Probes = Mapping[str, RdmaProbe]
+
+UNTRIED = "not tried, or not reported"
+
+
+@rule(ID, "RDMA writes pass between every two nodes on every rail, as fast as a twin can.", Stage.FABRIC)
+def rdma_write(cluster: Cluster) -> Iterator[Check]:
+    """It has nothing to say where nobody was asked to write, as while the engine serves."""
+    speeds = {
+        host: {name: netdev["speed"] for name, netdev in fabric["netdevs"].items()}
+        for host, fabric, _ in cluster.having("fabric")
+    }
+    yield from judge(probe_ends(cluster), cluster.rdma, speeds)
+
+
+def probe_ends(cluster: Cluster) -> dict[str, list[ProbeEnd]]:
+    """The ends of all rails whose interface was found, by host in the order of the ranks."""
+    ends: dict[str, list[ProbeEnd]] = {host: [] for host in cluster.intents}
+    for host, _, _, rail in cluster.rail_ends():
+        ends[host].append({"rail": rail.name, "netdev": rail.netdev, "address": rail.address, "peers": rail.peers})
+    return ends
+
+
+def promising_ends(cluster: Cluster) -> dict[str, list[ProbeEnd]]:
+    """The same with those peers alone that answer to a ping, both ways: without that a run only waits for its limit."""
+    fabrics: dict[str, Fabric] = {host: fabric for host, fabric, _ in cluster.having("fabric")}
+
+    def answers(host: str, end: ProbeEnd, peer: str) -> bool:
+        here, there = end["address"], end["peers"][peer]
+        back = fabrics[peer]["pings"].get(f"{there} {here}") if peer in fabrics else None
+        return bool(fabrics[host]["pings"].get(f"{here} {there}") and back)
+
+    def kept(host: str, end: ProbeEnd) -> ProbeEnd:
+        return {**end, "peers": {name: there for name, there in end["peers"].items() if answers(host, end, name)}}
+
+    return {host: [kept(host, end) for end in ends] for host, ends in probe_ends(cluster).items()}
 
 
 @dataclass(frozen=True)
@@ -76,7 +112,7 @@ def _not_probed(rail: _Rail) -> Check:
 def _failed(rail: _Rail, due: Sequence[str], failed: Sequence[str]) -> Check:
     netdev = rail.end["netdev"]
     reasons = "; ".join(
-        f"with {peer}: {rail.results[peer]['reason'] if peer in rail.results else 'no result'}" for peer in failed
+        f"with {peer}: {rail.results[peer]['reason'] if peer in rail.results else UNTRIED}" for peer in failed
     )
     fact = f"writes on {netdev} passed with {len(due) - len(failed)} of {len(due)} peers; {reasons}"
     remedy = f"check cable, MTU and GIDs of {netdev} on both nodes with playbooks/doctor.yml"
