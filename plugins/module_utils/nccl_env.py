@@ -43,11 +43,11 @@ def nccl_env(intent: Intent, fabric: Fabric) -> dict[str, str]:
     sockets = [intent.socket_netdev] if ring else [rail.netdev for rail in intent.rails]
     return {
         "NCCL_NET": "IB",
-        # `=` asks for exact names; without it NCCL matches by prefix. In the file these lines show two equal signs.
+        # `=` asks for exact names; without it NCCL matches by prefix. In the file this line shows two equal signs.
         "NCCL_IB_HCA": _exactly(devices),
         "NCCL_IB_ROCE_VERSION_NUM": "2",
         "NCCL_IB_ADDR_FAMILY": "AF_INET",
-        "NCCL_SOCKET_IFNAME": _exactly(sockets),
+        "NCCL_SOCKET_IFNAME": _socket_names(sockets, fabric),
         # Gloo takes one interface, and without a name follows the host name to the LAN.
         "GLOO_SOCKET_IFNAME": intent.socket_netdev,
         "TP_SOCKET_IFNAME": intent.socket_netdev,
@@ -85,6 +85,14 @@ def rail_devices(intent: Intent, fabric: Fabric) -> list[str]:
             raise NcclEnvError(f"{where} has no RDMA device; limit: one for each rail; remedy: check `rdma link show`")
         devices.append(found[0])
     return devices
+
+
+def _socket_names(names: Sequence[str], fabric: Fabric) -> str:
+    """Plain names, as other readers of the variable expect them, unless a longer name of this node begins like one."""
+    exact = _exactly(names)
+    plain = exact.removeprefix("=")
+    longer = [name for name in fabric["netdevs"] if name not in names and name.startswith(tuple(names))]
+    return exact if longer else plain
 
 
 def _exactly(names: Sequence[str]) -> str:

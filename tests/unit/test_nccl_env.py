@@ -54,7 +54,7 @@ def test_two_rails():
         "NCCL_IB_HCA": f"={DEVICE0},{DEVICE1}",
         "NCCL_IB_ROCE_VERSION_NUM": "2",
         "NCCL_IB_ADDR_FAMILY": "AF_INET",
-        "NCCL_SOCKET_IFNAME": f"={NETDEV0},{NETDEV1}",
+        "NCCL_SOCKET_IFNAME": f"{NETDEV0},{NETDEV1}",
         "GLOO_SOCKET_IFNAME": NETDEV0,
         "TP_SOCKET_IFNAME": NETDEV0,
         "UCX_NET_DEVICES": f"{DEVICE0}:1,{DEVICE1}:1",
@@ -69,9 +69,15 @@ def test_one_rail_names_one_device():
     assert (found["NCCL_IB_HCA"], found["VLLM_HOST_IP"]) == (f"={DEVICE1}", "192.168.101.11")
 
 
+def test_socket_interfaces_are_named_exactly_only_where_a_longer_name_begins_like_one():
+    found = fabric()
+    found["netdevs"][f"{NETDEV0}.100"] = netdev("10.1.1.1/24")
+    assert nccl_env(INTENT, found)["NCCL_SOCKET_IFNAME"] == f"={NETDEV0},{NETDEV1}"
+
+
 def test_in_a_ring_what_speaks_tcp_uses_the_management_network():
     found = nccl_env(ring(), fabric())
-    assert found["NCCL_SOCKET_IFNAME"] == "=enP7s7"
+    assert found["NCCL_SOCKET_IFNAME"] == "enP7s7"
     assert {found[name] for name in ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "OMPI_MCA_btl_tcp_if_include")} == {
         "enP7s7"
     }
