@@ -88,11 +88,11 @@ def rail_devices(intent: Intent, fabric: Fabric) -> list[str]:
 
 
 def _socket_names(names: Sequence[str], fabric: Fabric) -> str:
-    """Plain names, as other readers of the variable expect them, unless a longer name of this node begins like one."""
+    """Plain names, as other readers of the variable expect them, unless NCCL would not take them for just these."""
     exact = _exactly(names)
-    plain = exact.removeprefix("=")
-    longer = [name for name in fabric["netdevs"] if name not in names and name.startswith(tuple(names))]
-    return exact if longer else plain
+    longer = any(name not in names and name.startswith(tuple(names)) for name in fabric["netdevs"])
+    odd = exact[1] in "^=" or len(exact) < len("=xx")
+    return exact if longer or odd else exact.removeprefix("=")
 
 
 def _exactly(names: Sequence[str]) -> str:
