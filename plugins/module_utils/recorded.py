@@ -9,13 +9,21 @@ from __future__ import annotations
 import base64
 import json
 import os
+import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from .names import RECORD_FILE
 
 SCHEMA = 1
+
+# Where the kernel shows its settings, and its network devices, as files.
+SETTINGS = Path("/proc/sys")
+NETDEVS = Path("/sys/class/net")
+# The flag of a device that is administratively up.
+IFF_UP = 1
 
 
 def load(path: str = RECORD_FILE) -> dict[str, Any]:
@@ -45,10 +53,21 @@ def remember(section: str, entries: dict[str, Any], path: str = RECORD_FILE) -> 
     return sorted(new)
 
 
+def set_aside(path: str = RECORD_FILE) -> str:
+    """Move a record that was put back out of the way, so that the next change is recorded anew; the new path."""
+    aside = f"{path}.restored"
+    Path(path).replace(aside)
+    return aside
+
+
 def file_entry(path: Path) -> dict[str, Any]:
-    """A file as the record keeps it: its mode, owner and bytes, or the fact that there is none."""
+    """A file as the record keeps it: its mode, owner and bytes, or the fact that there is none.
+
+    Without a file, `folder` is the uppermost folder that would be made for it, None when its own is there.
+    """
     if not path.exists():
-        return {"existed": False}
+        missing = [str(folder) for folder in path.resolve().parents if not folder.exists()]
+        return {"existed": False, "folder": missing[-1] if missing else None}
     status = path.stat()
     content = base64.b64encode(path.read_bytes()).decode()
     return {
@@ -60,8 +79,51 @@ def file_entry(path: Path) -> dict[str, Any]:
     }
 
 
-def write_atomically(path: Path, content: bytes, mode: int) -> None:
-    """Write a file so that a crash leaves the old one or the new one, never half of it; `mode` such as 0o644."""
+def setting_entries(text: str, settings: Path = SETTINGS) -> dict[str, Any]:
+    """The live values of the kernel settings that a file of /etc/sysctl.d names, without those that cannot be read."""
+    lines = (line.strip().lstrip("-") for line in text.splitlines() if not line.strip().startswith(("#", ";")))
+    names = [_setting_path(name.strip()) for name, equals, _ in (line.partition("=") for line in lines) if equals]
+    values = {name: _read_setting(settings / name) for name in names}
+    return {name: {"value": value} for name, value in values.items() if value is not None}
+
+
+def _setting_path(name: str) -> str:
+    """Below /proc/sys; where the first separator is a slash, a dot belongs to a name such as that of a VLAN."""
+    first = next((char for char in name if char in "./"), "/")
+    return name if first == "/" else name.translate(str.maketrans("./", "/."))
+
+
+def _read_setting(path: Path) -> str | None:
+    try:
+        return " ".join(path.read_text(encoding="utf-8").split())
+    except OSError:
+        return None
+
+
+def link_entries(text: str, netdevs: Path = NETDEVS, addresses: Callable[[], str] | None = None) -> dict[str, Any]:
+    """The network devices that a netplan file names as they are: MTU in bytes, up or not, IPv4 addresses as CIDR."""
+    words = {line.strip().rstrip(":").strip("\"'") for line in text.splitlines()}
+    named = sorted(path.name for path in netdevs.iterdir() if path.name in words)
+    rows = json.loads((addresses or _shown_addresses)()) if named else []
+    found = {row["ifname"]: [f"{one['local']}/{one['prefixlen']}" for one in row["addr_info"]] for row in rows if row}
+    return {name: {**_link(netdevs / name), "addresses": found.get(name, [])} for name in named}
+
+
+def _link(netdev: Path) -> dict[str, Any]:
+    flags = int((netdev / "flags").read_text(encoding="ascii"), 16)
+    return {"mtu": int((netdev / "mtu").read_text(encoding="ascii")), "up": bool(flags & IFF_UP)}
+
+
+def _shown_addresses() -> str:
+    argv = ["ip", "-json", "-4", "address", "show", "scope", "global"]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
+def write_atomically(path: Path, content: bytes, mode: int, owner: tuple[int, int] | None = None) -> None:
+    """Write a file so that a crash leaves the old one or the new one, never half of it.
+
+    `mode` is such as 0o644, `owner` the ids of user and group, None for those of the process.
+    """
     # A link stays a link; its target is what gets the new content.
     path = path.resolve()
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -71,6 +133,8 @@ def write_atomically(path: Path, content: bytes, mode: int) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        if owner:
+            os.chown(name, *owner)
         Path(name).chmod(mode)
         Path(name).replace(path)
     except BaseException:

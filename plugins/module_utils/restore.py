@@ -12,8 +12,7 @@ is undone by one pure function here in UNDO: from the section's entries, {name: 
 - A section without a function is refused before anything is put back.
 
 The section `sysctl`, {"vm/swappiness": {"value": "60"}}, has the live values before our first change. The module
-`managed_files` writes it for every file below /etc/sysctl.d, so a role that writes its drop-in through it has no more to
-do.
+`managed_files` writes it for every file below /etc/sysctl.d, so a role that writes its drop-in with it need do no more.
 """
 
 from __future__ import annotations

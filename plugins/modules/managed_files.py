@@ -10,6 +10,8 @@ description:
   - Writes files atomically, and only those whose content or mode differs.
   - Before the first change of a file, what was there is recorded in C(/var/lib/sparkwright/before.json). That entry is
     written once and never overwritten, so the file can be put back as the user had it.
+  - Before a file of C(/etc/sysctl.d) or C(/etc/netplan) is written, the live values of the settings that it names, or
+    the state of the links, are recorded as well.
 options:
   files:
     description: The files that must be there.
@@ -63,6 +65,7 @@ recorded:
 
 import hashlib
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +73,17 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.recorded import (
     file_entry,
+    link_entries,
     remember,
+    setting_entries,
     write_atomically,
 )
+
+# Files that change the running node when they are applied: the section of the record and what is in it, by folder.
+LIVE: Mapping[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
+    "/etc/sysctl.d": ("sysctl", setting_entries),
+    "/etc/netplan": ("links", link_entries),
+}
 
 FILE = {
     "path": {"type": "path", "required": True},
@@ -108,6 +119,10 @@ def difference(wanted: dict[str, Any], text: str | None, mode: int | None) -> di
 def apply(changed: list[dict[str, Any]]) -> list[str]:
     """Record, then write; the result names the files that were recorded. Raises ValueError like `remember`."""
     os.umask(0o022)
+    for wanted in changed:
+        live = LIVE.get(str(Path(wanted["path"]).parent))
+        if live:
+            remember(live[0], live[1](wanted["content"]))
     recorded = remember("files", {wanted["path"]: file_entry(Path(wanted["path"])) for wanted in changed})
     for wanted in changed:
         write_atomically(Path(wanted["path"]), wanted["content"].encode(), int(wanted["mode"], 8))

@@ -11,8 +11,11 @@ import pytest
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.recorded import (
     file_entry,
+    link_entries,
     load,
     remember,
+    set_aside,
+    setting_entries,
     write_atomically,
 )
 
@@ -87,8 +90,63 @@ def test_a_file_as_the_record_keeps_it(tmp_path):
     assert json.loads(json.dumps(found)) == found
 
 
-def test_a_file_that_was_not_there(tmp_path):
-    assert file_entry(tmp_path / "absent") == {"existed": False}
+@pytest.mark.parametrize(("name", "folder"), [("absent", None), ("new/absent", "new"), ("new/er/absent", "new")])
+def test_a_file_that_was_not_there(tmp_path, name, folder):
+    assert file_entry(tmp_path / name) == {"existed": False, "folder": folder and str(tmp_path / folder)}
+
+
+def test_a_record_that_was_put_back_makes_room_for_a_new_one(record):
+    remember("units", {"a": 1}, str(record))
+    assert set_aside(str(record)) == f"{record}.restored"
+    assert load(str(record))["units"] == {}
+    remember("units", {"a": 2}, str(record))
+    set_aside(str(record))
+    assert load(f"{record}.restored")["units"] == {"a": 2}
+
+
+def test_the_live_values_of_the_settings_that_a_file_names(tmp_path):
+    for name, value in (
+        ("vm/swappiness", "60\n"),
+        ("net/ipv4/conf/eth0.100/rp_filter", "1\n"),
+        ("net/ipv4/tcp_rmem", "4096\t131072\t6291456\n"),
+        ("kernel/panic", "0\n"),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(value)
+    text = """# kernel.panic = 5
+; kernel.panic = 5
+vm.swappiness = 1
+net.ipv4.conf.eth0/100.rp_filter=2
+-net/ipv4/tcp_rmem = 1 2 3
+net/ipv4/absent = 1
+
+"""
+    assert setting_entries(text, tmp_path) == {
+        "vm/swappiness": {"value": "60"},
+        "net/ipv4/conf/eth0.100/rp_filter": {"value": "1"},
+        "net/ipv4/tcp_rmem": {"value": "4096 131072 6291456"},
+    }
+
+
+def test_the_links_that_a_netplan_file_names(tmp_path):
+    for name, mtu, flags in (("rail0", 1500, "0x1002"), ("rail1", 9000, "0x1003"), ("eth0", 1500, "0x1003")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mtu").write_text(f"{mtu}\n")
+        (tmp_path / name / "flags").write_text(f"{flags}\n")
+    shown = '[{"ifname": "rail1", "addr_info": [{"local": "10.0.0.1", "prefixlen": 24}]}, {}]'
+    text = "network:\n  ethernets:\n    rail0:\n      mtu: 9000\n    'rail1':\n      optional: true\n"
+    assert link_entries(text, tmp_path, lambda: shown) == {
+        "rail0": {"mtu": 1500, "up": False, "addresses": []},
+        "rail1": {"mtu": 9000, "up": True, "addresses": ["10.0.0.1/24"]},
+    }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_file_is_written_for_its_owner(tmp_path):
+    path = tmp_path / "file"
+    write_atomically(path, b"x", 0o640, (65534, 65533))
+    found = file_entry(path)
+    assert (found["uid"], found["gid"], found["mode"]) == (65534, 65533, "0640")
 
 
 @pytest.mark.parametrize("before", [None, "old"])
