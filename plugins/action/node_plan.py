@@ -33,6 +33,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rails import Cable, rdma_netdevs, used_cages
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import complete, fingerprint
+from ansible_collections.sparkwright.cluster.plugins.module_utils.tuning_plan import make_tuning_plan
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import (
     launch_of,
     make_cluster,
@@ -63,6 +64,7 @@ class ActionModule(ActionBase):
             "intent": intent.as_data(),
             "fabric": fabric_data(intent, facts, cluster.doubts.get(host, ())),
             "daemon_json": daemon_text(intent, facts),
+            "tuning": tuning_data(intent, facts),
             "weights_current": weights_current(facts, cluster.source),
             "image_current": image_current(intent, facts),
             "launch": launch_data(launch_of(plan, intent, facts), plan, intent),
@@ -118,6 +120,20 @@ def daemon_text(intent, facts) -> str | None:
     except DaemonConfigError as error:
         raise AnsibleActionFail(f"{intent.host}: {error}; remedy: correct the file") from None
     return None if merged == current else dump(merged)
+
+
+def tuning_data(intent, facts) -> dict[str, object] | None:
+    """What tunes the host, for the module host_tuning; None when its facts were not read."""
+    if "tuning" not in facts:
+        return None
+    due = make_tuning_plan(intent.tuning, facts)
+    return {
+        "files": [{"path": path, "content": content} for path, content in due.files.items()],
+        "steps": [step.as_data() for step in due.steps],
+        "record": {section: dict(entries) for section, entries in due.record.items()},
+        "margin": intent.tuning.margin,
+        "refused": [f"{intent.host}: {fact}; limit: {limit}; remedy: {remedy}" for fact, limit, remedy in due.refused],
+    }
 
 
 def weights_current(facts, source) -> bool | None:

@@ -31,6 +31,8 @@ class Stage(StrEnum):
 
     # Before anything is changed.
     PREFLIGHT = "preflight"
+    # After the host was tuned.
+    HOST = "host"
     # After the rails were configured.
     FABRIC = "fabric"
     WEIGHTS = "weights"

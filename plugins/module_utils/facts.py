@@ -178,6 +178,90 @@ class Serving(TypedDict):
     listeners: list[Listener]
 
 
+class Live(TypedDict):
+    """A file of the kernel: what it holds now (of several choices the chosen one), and whether it can be written."""
+
+    value: str
+    writable: bool
+
+
+class Swap(TypedDict):
+    """One active swap, sizes in kB; `here` is false where it belongs to the machine around a container."""
+
+    path: str
+    size: int
+    used: int
+    priority: int
+    here: bool
+
+
+class Journal(TypedDict):
+    """The journal: bytes on disk; `stale` is true while journald has not read our drop-in."""
+
+    bytes: int
+    stale: bool
+
+
+class SshGuard(TypedDict):
+    """How ssh is protected: by its unit and by the slice around it, in bytes; `in_force` is the control group's own.
+
+    `in_force` and `oom_score_adj` are None where nothing says it, such as while no sshd runs.
+    """
+
+    memory_min: int
+    slice_memory_min: int
+    in_force: int | None
+    oom_score_adjust: int
+    oom_score_adj: int | None
+
+
+class Earlyoom(TypedDict):
+    """The daemon that ends processes before memory is gone; `argv` is empty while it does not run."""
+
+    installed: bool
+    argv: list[str]
+
+
+class Tuning(TypedDict):
+    """What the role host_tuning looks after.
+
+    `values` are files of the kernel by path, `files` the texts of our own files (None: absent), `swap_units` the units
+    of swaps that come back at a boot with their UnitFileState. `grub` is whether update-grub is there, `boot_arguments`
+    what the next boot is given, `kernel_arguments` what this one was. `first_footprint` is the one of the node before
+    our first change, if it was recorded.
+    """
+
+    container: bool
+    values: dict[str, Live]
+    files: dict[str, str | None]
+    swaps: list[Swap]
+    swap_units: dict[str, str]
+    journal: Journal
+    ssh: SshGuard
+    earlyoom: Earlyoom
+    grub: bool
+    boot_arguments: list[str]
+    kernel_arguments: list[str]
+    first_footprint: Footprint | None
+
+
+class Footprint(TypedDict):
+    """What a node uses by itself; memory in kB, the journal in bytes on disk.
+
+    `units` is the proportional set size (PSS) of the processes of each unit, without those in containers of Docker.
+    `processes` counts all that are not the kernel's own, `unread` those whose memory could not be read. `listeners` are
+    open ports, such as `tcp 0.0.0.0:22 sshd`.
+    """
+
+    processes: int
+    unread: int
+    units: dict[str, int]
+    memory_available: int
+    swap_used: int
+    journal: int
+    listeners: list[str]
+
+
 class NodeFacts(TypedDict, total=False):
     """Everything about one node; `reachable` is always there, `reason` only when it is False."""
 
@@ -191,6 +275,8 @@ class NodeFacts(TypedDict, total=False):
     runtime: Runtime
     weights: Weights
     serving: Serving
+    tuning: Tuning
+    footprint: Footprint
 
 
 SCHEMA = 1

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from ipaddress import IPv4Interface, IPv4Network
 from typing import Any
 
+from .tuning import TuningWish
+
 
 @dataclass(frozen=True)
 class RailEnd:
@@ -84,6 +86,7 @@ class Intent:
     # The profile's own NCCL variables, which come after ours.
     nccl_env: Mapping[str, str] = field(default_factory=dict)
     daemon_config: Mapping[str, Any] = field(default_factory=dict)
+    tuning: TuningWish = field(default_factory=TuningWish)
 
     @property
     def is_head(self) -> bool:
@@ -107,5 +110,6 @@ class Intent:
                 **data,
                 "rails": tuple(RailEnd(**rail) for rail in data["rails"]),
                 "memory": MemoryNeed(**data["memory"]),
+                "tuning": TuningWish.from_data(data["tuning"]),
             }
         )

@@ -33,7 +33,7 @@ PLAN_INPUTS: Mapping[str, Spec] = {
 }
 
 # The cluster is one machine: these describe the whole of it, so each node must say the same.
-SAME_ON_ALL = (PROFILE, *PLAN_INPUTS)
+SAME_ON_ALL = (PROFILE, *PLAN_INPUTS, "host_tuning_swap", "host_tuning_swap_gib")
 
 
 @dataclass(frozen=True)

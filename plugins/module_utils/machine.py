@@ -21,6 +21,9 @@ T = TypeVar("T")
 # Seconds. No command asked here takes more than one on a healthy node; a hung daemon must not hang the play.
 COMMAND_SECONDS = 20
 
+# Bytes; the unit of st_blocks (stat(2)).
+BLOCK = 512
+
 
 def run_command(argv: Sequence[str]) -> Done:
     """Run a command in the C locale; one that is missing or late comes back as a failed one."""
@@ -94,6 +97,19 @@ class Machine:
             except OSError:
                 continue
         return []
+
+    def writable(self, name: str) -> bool:
+        """Whether the file of that name can be written; one on a file system that is read-only cannot."""
+        return any(os.access(path, os.W_OK) for path in self._paths(name))
+
+    def bytes_on_disk(self, name: str) -> int:
+        """What all files below that name take on disk."""
+        files = [path for root in self._paths(name) for path in root.rglob("*")]
+        return sum(path.lstat().st_blocks * BLOCK for path in files if path.is_file())
+
+    def changed_at(self, name: str) -> float:
+        """When the file of that name was last written, in seconds since 1970; 0 where there is none."""
+        return max((path.stat().st_mtime for path in self._paths(name) if path.exists()), default=0)
 
     def target(self, name: str) -> str:
         """The last part of the path that a link leads to, or an empty string where there is no link."""

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import platform
-import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,15 +17,18 @@ from typing import Any
 
 from .bounded import TimedOut, bounded
 from .fabric_reader import FabricReader
-from .facts import SCHEMA, Container, Fabric, Listener, NodeFacts, Platform, Runtime, Serving, Shard, Weights
+from .facts import SCHEMA, Container, Fabric, Footprint, NodeFacts, Platform, Runtime, Serving, Shard, Tuning, Weights
+from .footprint_reader import FootprintReader
+from .listeners import parse_listeners
 from .machine import Machine, Run, json_or, run_command
 from .meminfo import parse_meminfo
 from .names import DAEMON_FILE, ENGINE_UNIT
 from .probes import Probes
 from .release import parse_release
 from .safetensors_index import INDEX_NAME, LENGTH_BYTES, header_length, parse_header, parse_index
+from .tuning_reader import TuningReader
 
-SUBSETS = ("platform", "memory", "fabric", "runtime", "weights", "serving")
+SUBSETS = ("platform", "memory", "fabric", "runtime", "weights", "serving", "tuning", "footprint")
 
 # Seconds for a whole checkpoint directory; a dead NFS mount never answers.
 WEIGHTS_SECONDS = 30
@@ -35,11 +37,14 @@ NOTHING = Probes()
 
 
 class NodeReader:
-    """Reads one node. `root` and `run` are changed by tests only."""
+    """Reads one node. `sysctls` are the kernel settings to look at; `root` and `run` are changed by tests only."""
 
-    def __init__(self, hardware_root: str = "/", root: str = "/", run: Run = run_command) -> None:
+    def __init__(
+        self, hardware_root: str = "/", root: str = "/", run: Run = run_command, sysctls: Sequence[str] = ()
+    ) -> None:
         """Remember where to read."""
         self._machine = Machine(hardware_root, root, run)
+        self._sysctls = sysctls
 
     def read(
         self,
@@ -55,6 +60,8 @@ class NodeReader:
             "fabric": lambda: self.fabric(probes),
             "runtime": lambda: self.runtime(images),
             "serving": self.serving,
+            "tuning": self.tuning,
+            "footprint": self.footprint,
         }
         if weights_path:
             readers["weights"] = lambda: self.weights(weights_path)
@@ -109,6 +116,14 @@ class NodeReader:
             "listeners": parse_listeners(sockets),
         }
 
+    def tuning(self) -> Tuning:
+        """Kernel settings, swap, journal, and how ssh is protected."""
+        return TuningReader(self._machine, self._sysctls).read()
+
+    def footprint(self) -> Footprint:
+        """What the node uses by itself."""
+        return FootprintReader(self._machine).read()
+
     def weights(self, path: str) -> Weights:
         """A checkpoint directory, within a bounded time even on a dead mount."""
         try:
@@ -144,22 +159,6 @@ class NodeReader:
             }
             for row in json_or(self._machine.run(["docker", "container", "inspect", *ids]).stdout, [])
         ]
-
-
-def parse_listeners(text: str) -> list[Listener]:
-    """The listening sockets from `ss -H -l -t -n -p`; a wildcard address comes as 0.0.0.0 or ::."""
-    found: list[Listener] = []
-    for line in text.splitlines():
-        fields = line.split()
-        address, _, port = fields[3].rpartition(":") if len(fields) > 3 else ("", "", "")
-        if not port.isdigit():
-            continue
-        owner = re.search(r'users:\(\("([^"]+)"', line)
-        # `%lo` names the interface that a socket is bound to; ::ffff: is IPv4 on a socket of both families.
-        plain = address.split("%")[0].strip("[]").removeprefix("::ffff:")
-        name = owner.group(1) if owner else ""
-        found.append({"address": "0.0.0.0" if plain == "*" else plain, "port": int(port), "process": name})
-    return found
 
 
 def read_weights(path: Path) -> Weights:

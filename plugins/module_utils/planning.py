@@ -9,6 +9,7 @@ from .address_plan import RING, AddressPlan, NodeAddresses
 from .intent import Intent, MemoryNeed
 from .inventory_rules import Inventory, plan_of
 from .meminfo import GIB
+from .tuning import make_wish
 
 
 def make_intents(inventory: Inventory, image_id: str, resolve: Callable[[str], str] = str) -> dict[str, Intent]:
@@ -44,7 +45,7 @@ def _intent(
     management = resolve(_text(value("ansible_host"), node.host))
     head_management = resolve(_text(inventory.value(plan.nodes[0].host, "ansible_host"), plan.nodes[0].host))
     topology, first = str(value("fabric_topology")), node.rails[0]
-    managed = topology == RING
+    managed, need = topology == RING, memory_need(profile)
     return Intent(
         host=node.host,
         rank=node.rank,
@@ -57,7 +58,7 @@ def _intent(
         socket_netdev="" if managed else first.netdev,
         socket_address=management if managed else first.address,
         accelerator=profile["accelerator"],
-        memory=memory_need(profile),
+        memory=need,
         weights_path=f"{value('model_store_path')}/{profile['weights']['directory']}",
         weights_pushed=bool(value("model_store_source")),
         image=value("engine_image_ref"),
@@ -68,6 +69,7 @@ def _intent(
         cage=_text(value("fabric_cage"), ""),
         nccl_env={name: str(text) for name, text in profile.get("nccl_env", {}).items()},
         daemon_config=value("container_runtime_daemon_config"),
+        tuning=make_wish(lambda name: value(f"host_tuning_{name}"), need.floor),
     )
 
 

@@ -17,8 +17,8 @@ options:
     description: What to read. Less is faster.
     type: list
     elements: str
-    choices: [platform, memory, fabric, runtime, weights, serving]
-    default: [platform, memory, fabric, runtime, weights, serving]
+    choices: [platform, memory, fabric, runtime, weights, serving, tuning, footprint]
+    default: [platform, memory, fabric, runtime, weights, serving, tuning, footprint]
   probe_paths:
     description: Also send pings of the full MTU, unfragmented, to every peer on every rail.
     type: bool
@@ -37,6 +37,11 @@ options:
     type: path
   images:
     description: Image references whose image IDs are wanted. Filled in from C(engine_image_ref).
+    type: list
+    elements: str
+    default: []
+  sysctls:
+    description: Kernel settings that belong to C(tuning). Filled in from the variables of the role C(host_tuning).
     type: list
     elements: str
     default: []
@@ -124,6 +129,12 @@ node:
     serving:
       description: State of the engine's unit, and all listening TCP sockets.
       type: dict
+    tuning:
+      description: Kernel settings, swap, journal, the protection of ssh, earlyoom, kernel arguments.
+      type: dict
+    footprint:
+      description: Processes, memory by unit, swap in use, size of the journal, open ports.
+      type: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -148,6 +159,7 @@ def main() -> None:
             "hardware_root": {"type": "path", "default": "/"},
             "weights_path": {"type": "path"},
             "images": {"type": "list", "elements": "str", "default": []},
+            "sysctls": {"type": "list", "elements": "str", "default": []},
             "pings": {"type": "list", "elements": "dict", "options": ping, "default": []},
             "neighbours": {"type": "bool", "default": False},
             "arp": {"type": "list", "elements": "dict", "options": arp, "default": []},
@@ -155,7 +167,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     asked = module.params
-    reader = NodeReader(asked["hardware_root"])
+    reader = NodeReader(asked["hardware_root"], sysctls=asked["sysctls"])
     probes = Probes(asked["pings"], asked["neighbours"], asked["arp"])
     node = reader.read(asked["subsets"], asked["weights_path"], asked["images"], probes)
     module.exit_json(changed=False, node=node)

@@ -59,6 +59,29 @@ daemon_json:
   description: Merged text of Docker's configuration; null when there is nothing to add.
   returned: success
   type: str
+tuning:
+  description: What tunes the host, in the words of C(host_tuning); null when its facts were not read.
+  returned: success
+  type: dict
+  contains:
+    files:
+      description: Files that differ; null as content for one that must go.
+      type: list
+      elements: dict
+    steps:
+      description: What is due, in this order.
+      type: list
+      elements: dict
+    record:
+      description: What to record before, section by section.
+      type: dict
+    margin:
+      description: Bytes of MemAvailable that must be left when swap is drained.
+      type: int
+    refused:
+      description: Why it cannot be done now, a line each.
+      type: list
+      elements: str
 weights_current:
   description: Whether the node's checkpoint is whole and the same as the controller's.
   returned: success

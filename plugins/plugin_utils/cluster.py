@@ -56,7 +56,7 @@ def make_cluster(plan: Plan, task_vars: Mapping[str, Any], registered: str, rdma
 
     `rdma` is what a task with rdma_probe was registered as; a node that skipped it was not asked.
     """
-    facts = {host: _facts(task_vars, host, registered) for host in plan.intents}
+    facts = {host: registered_facts(task_vars, host, registered) for host in plan.intents}
     found = resolve(plan.intents, facts)
     launches = {host: launch_of(plan, intent, facts[host]) for host, intent in found.intents.items()}
     hashes = {host: launch.config_hash for host, launch in launches.items() if launch}
@@ -131,6 +131,7 @@ def _probes(task_vars: Mapping[str, Any], plan: Plan, registered: str | None) ->
     return {host: result["rdma_probe"] for host, result in results.items() if "rdma_probe" in result}
 
 
-def _facts(task_vars: Mapping[str, Any], host: str, registered: str) -> Any:
+def registered_facts(task_vars: Mapping[str, Any], host: str, registered: str) -> Any:
+    """What a task with node_facts left under that name; a node that was not asked is one that does not answer."""
     result = task_vars["hostvars"][host].get(registered) or {}
     return plain(result.get("node")) or {"reachable": False, "privileged": False, "reason": "it was not asked"}

@@ -9,6 +9,8 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 
+from tuned import footprint, tuned, wish
+
 from ansible_collections.sparkwright.cluster.plugins.module_utils.catalogue import CATALOGUE
 from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import Cluster, Stage, Status
 from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import engine_runs
@@ -71,6 +73,7 @@ def intent(rank: int = 0, count: int = 4, **changes) -> Intent:
         api_port=8210,
         master_port=29501,
         daemon_config={"log-driver": "json-file"},
+        tuning=wish(),
     )
     return replace(whole, **changes)
 
@@ -200,6 +203,8 @@ def node_facts(rank: int = 0, serving: bool = False) -> dict:
             "enabled": "enabled",
             "listeners": [{"address": "0.0.0.0", "port": 22, "process": "sshd"}],
         },
+        "tuning": tuned(),
+        "footprint": footprint(),
     }
 
 

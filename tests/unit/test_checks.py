@@ -85,6 +85,7 @@ def test_checks_come_in_the_order_of_a_look_at_a_node():
     kinds = list(dict.fromkeys(entry.run.__module__.rpartition(".")[2] for entry in CATALOGUE))
     assert kinds == [
         "checks_node",
+        "checks_tuning",
         "checks_rails",
         "checks_links",
         "checks_fabric",
