@@ -49,8 +49,20 @@ def remember(section: str, entries: dict[str, Any], path: str = RECORD_FILE) -> 
     new = {name: entry for name, entry in entries.items() if name not in known}
     if new:
         known.update(new)
-        write_atomically(Path(path), (json.dumps(record, indent=1, sort_keys=True) + "\n").encode(), 0o600)
+        _save(record, path)
     return sorted(new)
+
+
+def forget(section: str, name: str, path: str = RECORD_FILE) -> None:
+    """Take an entry out of the record, if it is there."""
+    record = load(path)
+    if name in record.get(section, {}):
+        del record[section][name]
+        _save(record, path)
+
+
+def _save(record: dict[str, Any], path: str) -> None:
+    write_atomically(Path(path), (json.dumps(record, indent=1, sort_keys=True) + "\n").encode(), 0o600)
 
 
 def set_aside(path: str = RECORD_FILE) -> str:

@@ -19,6 +19,8 @@ SYSTEM, GLOBAL = "--system", "--global"
 
 # Where an administrator's units and all masks lie.
 UNIT_FOLDER = Path("/etc/systemd/system")
+# Made by set-default; where it is missing, the default target is the distribution's.
+DEFAULT_TARGET = UNIT_FOLDER / "default.target"
 
 # A command line and what is added to the environment, to exit code, output and errors.
 Runner = Callable[[Sequence[str], Mapping[str, str]], tuple[int, str, str]]

@@ -128,9 +128,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkwright.cluster.plugins.module_utils.names import ENGINE_UNIT
 from ansible_collections.sparkwright.cluster.plugins.module_utils.recorded import remember
 from ansible_collections.sparkwright.cluster.plugins.module_utils.systemd import (
+    DEFAULT_TARGET,
     GLOBAL,
     SYSTEM,
-    UNIT_FOLDER,
     Systemctl,
     SystemdError,
     is_own_file,
@@ -161,8 +161,6 @@ ENTRY = {
 }
 
 NETDEVS = Path("/sys/class/net")
-# Made by set-default; where it is missing, the default target is the distribution's.
-DEFAULT_TARGET = UNIT_FOLDER / "default.target"
 
 Entries = Sequence[Mapping[str, Any]]
 
