@@ -8,7 +8,7 @@ from itertools import pairwise
 from .checks import Check, Cluster, Stage, Status, rule
 from .facts import Tuning, engine_runs
 from .meminfo import KIB, gib
-from .tuning import MIB, TuningWish, same, sysctl_name, wanted_values
+from .tuning import LIMITS_FILE, MIB, TuningWish, limits_text, same, sysctl_name, wanted_values
 from .tuning_plan import JOURNAL_SLACK, make_tuning_plan
 from .tuning_swap import GIB_KB, SIZE_SPREAD_KB
 
@@ -143,9 +143,25 @@ def _ssh_check(host: str, tuning: Tuning, wanted: int) -> Check:
     if guard["in_force"] is None:
         fact = "nothing shows the control group of ssh: no sshd of the unit runs, or no memory controller is here"
         return Check("tuning.ssh", host, Status.WARN, fact, limit, "look at `systemctl status ssh`")
-    status = Status.OK if guard["in_force"] >= wanted else Status.REFUSE
+    status = Status.OK if guard["in_force"] >= wanted else Status.WARN if tuning["container"] else Status.REFUSE
     fact = f"{guard['in_force'] // MIB} MiB are in force, sshd's oom_score_adj is {guard['oom_score_adj']}"
     return Check("tuning.ssh", host, status, fact, limit, SITE)
+
+
+@rule("tuning.memlock", "Processes of a login may pin memory.", Stage.HOST, needs="tuning")
+def memlock(cluster: Cluster) -> Iterator[Check]:
+    """The engine's container has a limit of its own, by its profile; this one is for whoever tries RDMA by hand."""
+    for host, tuning, intent in cluster.having("tuning"):
+        wanted, there = intent.tuning.memlock, tuning["files"].get(LIMITS_FILE)
+        if not wanted:
+            continue
+        if tuning["container"]:
+            fact = "a container may not raise limits, and PAM would refuse every login"
+            yield Check("tuning.memlock", host, Status.WARN, fact, f"memlock {wanted}", NOT_OURS)
+            continue
+        status = Status.OK if there == limits_text(wanted) else Status.REFUSE
+        fact = f"{LIMITS_FILE} {'is as wanted' if status is Status.OK else 'says something else, or is not there'}"
+        yield Check("tuning.memlock", host, status, fact, f"memlock {wanted}", SITE)
 
 
 @rule("tuning.earlyoom", "Earlyoom, where it runs, acts only below the planned floor.", Stage.HOST, needs="tuning")

@@ -148,7 +148,8 @@ def wanted_files(wish: TuningWish, tuning: Tuning) -> dict[str, str | None]:
         SYSCTL_FILE: sysctl_text(wish) if wish.sysctl else None,
         TMPFILES_FILE: tmpfiles_text(wish, tuning),
         JOURNAL_FILE: f"{_HEAD}[Journal]\nSystemMaxUse={wish.journal_mib}M\n" if wish.journal_mib else None,
-        LIMITS_FILE: limits_text(wish.memlock) if wish.memlock else None,
+        # Where a limit may not be raised, as in a container, PAM refuses the whole login.
+        LIMITS_FILE: limits_text(wish.memlock) if wish.memlock and not tuning["container"] else None,
         SSH_FILE: ssh_text(wish) if ssh else None,
         SLICE_FILE: slice_text(wish) if wish.ssh_memory else None,
         EARLYOOM_FILE: earlyoom_text(wish.floor) if watched else None,

@@ -88,6 +88,24 @@ def setting(value, writable=True, path=SWAPPINESS):
             " controller is here; limit: MemoryMin of 64 MiB; remedy: look at `systemctl status ssh`",
         ),
         (
+            tuned(ssh=ssh(in_force=0), container=True),
+            None,
+            "warn tuning.ssh spark2: 0 MiB are in force, sshd's oom_score_adj is -1000;"
+            f" limit: MemoryMin of 64 MiB; {SITE}",
+        ),
+        (
+            tuned(container=True),
+            None,
+            "warn tuning.memlock spark2: a container may not raise limits, and PAM would refuse every login;"
+            " limit: memlock unlimited; remedy: set it on the machine around the container",
+        ),
+        (
+            tuned(files={}),
+            None,
+            "refuse tuning.memlock spark2: /etc/security/limits.d/60-sparkwright.conf says something else, or is not"
+            f" there; limit: memlock unlimited; {SITE}",
+        ),
+        (
             tuned(earlyoom={"installed": True, "argv": ["/usr/bin/earlyoom", "-r", "3600", "-m", "5"]}),
             None,
             "refuse tuning.earlyoom spark2: it ends processes below 6.08 GiB; limit: below the floor of 3.00 GiB;"
@@ -121,7 +139,7 @@ def test_a_node_that_differs(facts, wanted, line):
     ("facts", "wanted"),
     [
         (tuned(), wish()),
-        (tuned(container=True), wish()),
+        (tuned(container=True), wish(memlock="")),
         (tuned(earlyoom={"installed": True, "argv": earlyoom_argv(3 * GIB)}), wish()),
         (tuned(kernel_arguments=["ro", *KHO], boot_arguments=[*KHO]), wish(kernel_arguments=KHO)),
         (tuned(ssh=ssh(memory_min=0)), wish(ssh_memory_mib=0)),

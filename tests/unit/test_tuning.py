@@ -158,6 +158,7 @@ def test_every_setting_stands_below_its_reason():
         (TMPFILES_FILE, {}, {"values": {SWAPPINESS: {"value": "60", "writable": True}}}),
         (JOURNAL_FILE, {"journal_mib": 0}, {}),
         (LIMITS_FILE, {"memlock": ""}, {}),
+        (LIMITS_FILE, {}, {"container": True}),
         (SSH_FILE, {"ssh_memory_mib": 0, "ssh_oom_score_adjust": 0}, {}),
         (SLICE_FILE, {"ssh_memory_mib": 0}, {}),
         (EARLYOOM_FILE, {}, {}),
