@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -112,10 +112,16 @@ def _read_setting(path: Path) -> str | None:
         return None
 
 
-def link_entries(text: str, netdevs: Path = NETDEVS, addresses: Callable[[], str] | None = None) -> dict[str, Any]:
-    """The network devices that a netplan file names as they are: MTU in bytes, up or not, IPv4 addresses as CIDR."""
-    words = {line.strip().rstrip(":").strip("\"'") for line in text.splitlines()}
-    named = sorted(path.name for path in netdevs.iterdir() if path.name in words)
+def link_names(text: str) -> list[str]:
+    """All that may be a name of a network device in a netplan file: the keys that have a line to themselves."""
+    return [line.strip().rstrip(":").strip("\"'") for line in text.splitlines()]
+
+
+def link_entries(
+    names: Collection[str], netdevs: Path = NETDEVS, addresses: Callable[[], str] | None = None
+) -> dict[str, Any]:
+    """Those network devices that are there: MTU in bytes, up or not, IPv4 addresses as CIDR."""
+    named = sorted(path.name for path in netdevs.iterdir() if path.name in names)
     rows = json.loads((addresses or _shown_addresses)()) if named else []
     found = {row["ifname"]: [f"{one['local']}/{one['prefixlen']}" for one in row["addr_info"]] for row in rows if row}
     return {name: {**_link(netdevs / name), "addresses": found.get(name, [])} for name in named}

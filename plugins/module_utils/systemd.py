@@ -19,6 +19,7 @@ SYSTEM, GLOBAL = "--system", "--global"
 
 # Where an administrator's units and all masks lie.
 UNIT_FOLDER = Path("/etc/systemd/system")
+MASK = Path("/dev/null")
 # Made by set-default; where it is missing, the default target is the distribution's.
 DEFAULT_TARGET = UNIT_FOLDER / "default.target"
 
@@ -113,6 +114,6 @@ def _group(user: int) -> int:
 
 
 def is_own_file(name: str, folder: Path = UNIT_FOLDER) -> bool:
-    """True when the unit's file lies where a mask of it would have to lie."""
+    """True when the unit's file, or a link to it, lies where a mask of it would have to lie."""
     path = folder / name
-    return path.is_file() and not path.is_symlink()
+    return path.exists() and path.resolve() != MASK

@@ -9,6 +9,7 @@ short_description: Bring network interfaces up and wait for their carriers
 description:
   - The kernel says nothing about the cable of an interface that is administratively down. This brings interfaces up and
     does no more. It lasts until the next reboot, unless something configures them.
+  - How they were is recorded in C(/var/lib/sparkwright/before.json) first, once.
   - It then waits until enough of them have a carrier and their link-local addresses can be used, or for C(seconds).
     Interfaces without a carrier are no failure.
 options:
@@ -58,6 +59,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sparkwright.cluster.plugins.module_utils.recorded import link_entries, remember
 
 # Seconds between two looks.
 PAUSE = 0.5
@@ -109,6 +112,10 @@ def main() -> None:
         module.fail_json(msg=f"there is no interface {', '.join(missing)}, only {', '.join(sorted(found))}")
     if module.check_mode:
         module.exit_json(changed=bool(down), raised=down, carriers=with_carrier(module, asked["netdevs"]))
+    try:
+        remember("links", link_entries(down))
+    except ValueError as error:
+        module.fail_json(msg=str(error))
     for name in down:
         module.run_command(["ip", "link", "set", "dev", name, "up"], check_rc=True)
     up = wait(module, asked["netdevs"], asked["carriers"], asked["seconds"])

@@ -74,6 +74,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkwright.cluster.plugins.module_utils.recorded import (
     file_entry,
     link_entries,
+    link_names,
     remember,
     setting_entries,
     write_atomically,
@@ -82,7 +83,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.recorded impor
 # Files that change the running node when they are applied: the section of the record and what is in it, by folder.
 LIVE: Mapping[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
     "/etc/sysctl.d": ("sysctl", setting_entries),
-    "/etc/netplan": ("links", link_entries),
+    "/etc/netplan": ("links", lambda text: link_entries(link_names(text))),
 }
 
 FILE = {

@@ -47,6 +47,14 @@ def ip(tmp_path, monkeypatch):
         return lambda: (tmp_path / "raised").read_text().split()
 
     monkeypatch.setattr(links_up, "PAUSE", 0.01)
+    monkeypatch.setattr(links_up, "link_entries", list)
+    install.recorded = []
+
+    def remember(section, names):
+        # Beside it stands what was raised by then.
+        install.recorded.append((section, names, (tmp_path / "raised").read_text()))
+
+    monkeypatch.setattr(links_up, "remember", remember)
     return install
 
 
@@ -90,3 +98,15 @@ def test_an_interface_that_is_not_there_is_named(ip):
     ip({"eth1": "down"})
     found = run_module(links_up.main, netdevs=["eth9"], carriers=1)
     assert (found["failed"], found["msg"]) == (True, "there is no interface eth9, only eth1")
+
+
+def test_how_the_links_were_is_recorded_before_they_are_raised(ip):
+    ip({"eth0": "up", "eth1": "down"}, cabled=["eth0", "eth1"])
+    run_module(links_up.main, netdevs=["eth0", "eth1"], carriers=2)
+    assert ip.recorded == [("links", ["eth1"], "")]
+
+
+def test_check_mode_records_nothing(ip):
+    ip({"eth1": "down"})
+    run_module(links_up.main, check_mode=True, netdevs=["eth1"], carriers=1)
+    assert ip.recorded == []

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.sparkwright.cluster.plugins.module_utils.recorded import (
     file_entry,
     link_entries,
+    link_names,
     load,
     remember,
     set_aside,
@@ -135,7 +136,7 @@ def test_the_links_that_a_netplan_file_names(tmp_path):
         (tmp_path / name / "flags").write_text(f"{flags}\n")
     shown = '[{"ifname": "rail1", "addr_info": [{"local": "10.0.0.1", "prefixlen": 24}]}, {}]'
     text = "network:\n  ethernets:\n    rail0:\n      mtu: 9000\n    'rail1':\n      optional: true\n"
-    assert link_entries(text, tmp_path, lambda: shown) == {
+    assert link_entries(link_names(text), tmp_path, lambda: shown) == {
         "rail0": {"mtu": 1500, "up": False, "addresses": []},
         "rail1": {"mtu": 9000, "up": True, "addresses": ["10.0.0.1/24"]},
     }
