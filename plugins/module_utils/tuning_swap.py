@@ -31,15 +31,8 @@ def swap_part(wish: TuningWish, tuning: Tuning) -> Part:
 
 def keep_part(swaps: Iterable[Swap]) -> Part:
     """Swap stays as the user made it; what is in it comes back to memory."""
-    steps: list[Step] = []
-    for swap in swaps:
-        if swap["here"] and swap["used"] > DRAIN_ABOVE_KB:
-            does = f"drain {swap['path']} ({gib(swap['used']):.2f} GiB in use)"
-            steps += [
-                Step(does, ("swapoff", swap["path"]), drains=True, restarts=True),
-                Step(f"use {swap['path']} again", swapon(swap), restarts=True),
-            ]
-    return Part(steps=tuple(steps))
+    full = [swap for swap in swaps if swap["here"] and swap["used"] > DRAIN_ABOVE_KB]
+    return Part(steps=tuple(_drain(swap) for swap in full))
 
 
 def off_part(tuning: Tuning, swaps: Sequence[Swap], units: Sequence[str]) -> Part:
@@ -90,12 +83,6 @@ def own_file_steps(size_gib: int) -> tuple[Step, ...]:
     )
 
 
-def swapon(swap: Swap) -> tuple[str, ...]:
-    """The kernel itself gives the negative priorities; nobody can ask for one."""
-    priority = ("--priority", str(swap["priority"])) if swap["priority"] >= 0 else ()
-    return ("swapon", *priority, swap["path"])
-
-
 def drained_kb(steps: Iterable[Step], swaps: Iterable[Swap]) -> int:
     """What the steps would bring back from swap to memory, in kB."""
     emptied = {step.argv[-1] for step in steps if step.drains}
@@ -115,6 +102,15 @@ def unsafe(used_kb: int, memory: Mapping[str, int], margin: int) -> tuple[str, s
         f"MemAvailable above {gib(need):.2f} GiB (that and a margin of {gib(margin // KIB):.2f})",
         f"end what takes memory until {gib(need - available):.2f} GiB more are free, or reboot the node",
     )
+
+
+def _drain(swap: Swap) -> Step:
+    """Off and on in one command: a run that is killed between the two would leave the node without its swap."""
+    # The kernel itself gives the negative priorities; nobody can ask for one.
+    priority = f"--priority {swap['priority']} " if swap["priority"] >= 0 else ""
+    script = f'swapoff "$0" && exec swapon {priority}"$0"'
+    does = f"drain {swap['path']} ({gib(swap['used']):.2f} GiB in use)"
+    return Step(does, ("sh", "-c", script, swap["path"]), drains=True, restarts=True)
 
 
 def _off(swap: Swap) -> Step:
