@@ -37,6 +37,7 @@ SPECS = {
         "fabric_link_prefix": {"type": "int", "default": 31},
         "fabric_cage": {"type": "str", "default": "", "choices": ["", "p0", "p1"]},
     },
+    "host_tuning": {"host_tuning_swap": {"type": "str", "default": "keep", "choices": ["keep", "off", "size"]}},
     "serving": {"serving_port": {"type": "int", "default": 8000}},
 }
 POOLS = [{"name": rail["name"], "subnet": rail["subnet"]} for rail in RAILS]
@@ -264,6 +265,18 @@ def test_ranks(ranks, expected):
             "all nodes: fabric_mtu differs: 9000 on spark1 and spark2 and spark4, 1500 on spark3; "
             "remedy: set it once, for the group sparks",
             id="mtu-differs-from-the-default",
+        ),
+        pytest.param(
+            {"spark4": {"host_tuning_swap": "off"}},
+            'all nodes: host_tuning_swap differs: "keep" on spark1 and spark2 and spark3, "off" on spark4; '
+            "remedy: set it once, for the group sparks",
+            id="swap-differs",
+        ),
+        pytest.param(
+            # What YAML makes of a bare off.
+            {"everywhere": {"host_tuning_swap": False}},
+            "all nodes: host_tuning_swap is the boolean false where text belongs; remedy: put it in quotes",
+            id="a-bare-off",
         ),
         pytest.param(
             {"spark1": {"sparkwright_profile": "tiny-tp2"}},
