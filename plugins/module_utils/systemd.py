@@ -113,6 +113,21 @@ def _group(user: int) -> int:
         return user
 
 
+def links_of(name: str, folder: Path = UNIT_FOLDER) -> dict[str, str]:
+    """What makes a unit start with others, and its other names: {link: where it leads}, as `disable` removes them."""
+    links = [(path, path.readlink()) for path in sorted(folder.rglob("*")) if path.is_symlink()]
+    return {str(path): str(target) for path, target in links if name in (path.name, target.name)}
+
+
+def put_links(links: Mapping[str, str]) -> None:
+    """Make links again that are gone; `enable` would make them as today's package wants them."""
+    for name, target in links.items():
+        path = Path(name)
+        if not path.is_symlink():
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            path.symlink_to(target)
+
+
 def is_own_file(name: str, folder: Path = UNIT_FOLDER) -> bool:
     """True when the unit's file, or a link to it, lies where a mask of it would have to lie."""
     path = folder / name

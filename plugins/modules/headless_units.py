@@ -134,6 +134,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.systemd import
     Systemctl,
     SystemdError,
     is_own_file,
+    links_of,
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.units import (
     ACTIONS,
@@ -217,7 +218,15 @@ class Todo:
 
 
 def _former(changes: Iterable[Change]) -> dict[str, Any]:
-    return {change.unit: {"state": change.before.state, "active": change.before.active} for change in changes}
+    return {
+        change.unit: {
+            "state": change.before.state,
+            "active": change.before.active,
+            # A mask leaves them in place.
+            "links": links_of(change.unit) if change.verb == "disable" else {},
+        }
+        for change in changes
+    }
 
 
 def as_units(policy: Entries, key: str) -> list[dict[str, Any]]:

@@ -66,6 +66,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.recorded impor
     write_atomically,
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.restore import (
+    ENABLE,
     OWN_UNITS,
     UNMASK,
     Now,
@@ -84,6 +85,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.systemd import
     SYSTEM,
     Systemctl,
     SystemdError,
+    put_links,
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.undo import Step
 
@@ -172,8 +174,20 @@ class Node:
         self.tried(self.systemctl.each, scope, [UNMASK], first[UNMASK])
         again = plan(self.record, self.now())
         for verb, names in (again.units if scope == SYSTEM else again.user_units).items():
-            if verb != UNMASK:
+            if verb == ENABLE:
+                self.enable(scope, names)
+            elif verb != UNMASK:
                 self.tried(self.systemctl.each, scope, [verb], names)
+
+    def enable(self, scope: str, names: Sequence[str]) -> None:
+        """By the links that were there, where they were recorded."""
+        entries = self.record["units" if scope == SYSTEM else "user_units"]
+        linked = [name for name in names if entries[name].get("links")]
+        for name in linked:
+            self.tried(put_links, entries[name]["links"])
+        if linked:
+            self.tried(self.systemctl, scope, "daemon-reload")
+        self.tried(self.systemctl.each, scope, [ENABLE], [name for name in names if name not in linked])
 
     def start(self, wanted: Plan) -> None:
         """The default target, then what ran before; a service that does not start any more stops nobody."""

@@ -28,6 +28,7 @@ def systemd(tmp_path, monkeypatch):
     monkeypatch.setattr(headless_units, "Systemctl", lambda run: Systemctl(fake.run))
     monkeypatch.setattr(headless_units, "remember", partial(remember, path=fake.record))
     monkeypatch.setattr(headless_units, "NETDEVS", tmp_path / "net")
+    monkeypatch.setattr(headless_units, "links_of", lambda name: {f"/etc/{name}": f"/lib/{name}"})
     # Ansible collects them for the whole process, which is one run everywhere else.
     fake.warnings = []
     monkeypatch.setattr(headless_units.AnsibleModule, "warn", lambda _, text: fake.warnings.append(text))
@@ -66,14 +67,19 @@ def test_the_first_run_turns_off_and_the_second_finds_nothing(systemd):
 
 
 def test_what_was_there_is_recorded_once(systemd):
-    run(PRINT, AUDIO, default_target="multi-user.target")
+    run(PRINT, FIRMWARE, AUDIO, default_target="multi-user.target")
     systemd.states["--system"]["cups.service"] = "enabled"
     run(PRINT)
     found = load(systemd.record)
-    assert found["units"] == {name: {"state": "enabled", "active": True} for name in ("cups.socket", "cups.service")}
+    timer = "fwupd-refresh.timer"
+    assert found["units"] == {
+        "cups.socket": {"state": "enabled", "active": True, "links": {}},
+        "cups.service": {"state": "enabled", "active": True, "links": {}},
+        timer: {"state": "enabled", "active": False, "links": {f"/etc/{timer}": f"/lib/{timer}"}},
+    }
     assert found["user_units"] == {
-        "pipewire.socket": {"state": "enabled", "active": False},
-        "pipewire.service": {"state": "disabled", "active": False},
+        "pipewire.socket": {"state": "enabled", "active": False, "links": {}},
+        "pipewire.service": {"state": "disabled", "active": False, "links": {}},
     }
     assert found["sessions"] == {
         "1000/pipewire.socket": {"user": 1000, "unit": "pipewire.socket"},
@@ -99,7 +105,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next(systemd, life):
     assert systemd.states["--global"] == {"pipewire.socket": "masked", "pipewire.service": "masked"}
     assert systemd.target == "multi-user.target"
     assert load(systemd.record) == record
-    assert record["units"]["cups.service"] == {"state": "enabled", "active": True}
+    assert record["units"]["cups.service"] == {"state": "enabled", "active": True, "links": {}}
 
 
 def test_check_mode_changes_and_records_nothing(systemd, tmp_path):

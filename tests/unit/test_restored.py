@@ -34,6 +34,7 @@ def node(tmp_path, monkeypatch):
         monkeypatch.setattr(module, "Systemctl", lambda run: Systemctl(systemd.run))
         monkeypatch.setattr(module, "DEFAULT_TARGET", systemd.link)
     monkeypatch.setattr(headless_units, "remember", partial(recorded.remember, path=str(record)))
+    monkeypatch.setattr(headless_units, "links_of", lambda name: {})
     monkeypatch.setattr(headless_units, "NETDEVS", tmp_path / "net")
     monkeypatch.setattr(restored, "RECORD_FILE", str(record))
     facts = {"serving": {"unit": "inactive"}, "runtime": {"containers": []}}
@@ -253,6 +254,15 @@ def test_a_service_that_does_not_start_any_more_stops_nobody(node):
     found = restore(node)
     assert "failed" not in found
     assert node.systemd.warnings == ["systemctl --system start cups.service cups.socket failed: it is broken"]
+
+
+def test_links_of_a_unit_are_put_back_as_they_were(node, monkeypatch):
+    link = node.root / "etc/timers.target.wants/fwupd-refresh.timer"
+    monkeypatch.setattr(headless_units, "links_of", lambda name: {str(link): f"/lib/systemd/system/{name}"})
+    provision(node)
+    restore(node)
+    assert str(link.readlink()) == "/lib/systemd/system/fwupd-refresh.timer"
+    assert not [call for call in node.systemd.calls if " enable " in call]
 
 
 def test_our_unit_is_disabled_before_its_file_goes(node, monkeypatch):

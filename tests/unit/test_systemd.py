@@ -13,6 +13,8 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.systemd import
     Systemctl,
     SystemdError,
     is_own_file,
+    links_of,
+    put_links,
 )
 
 
@@ -81,3 +83,20 @@ def test_where_logind_does_not_answer_nobody_is_at_the_desktop():
 def test_a_unit_whose_file_lies_where_a_mask_would(tmp_path, make, own):
     make(tmp_path / "a.service")
     assert is_own_file("a.service", tmp_path) is own
+
+
+def test_the_links_of_a_unit_are_found_and_made_again(tmp_path):
+    """A link to start with others, another name, and those of another unit."""
+    links = {
+        str(tmp_path / "a.target.wants/x.service"): "/lib/systemd/system/x.service",
+        str(tmp_path / "other-name.service"): "/usr/lib/systemd/system/x.service",
+    }
+    strange = {str(tmp_path / "a.target.wants/y.service"): "/lib/systemd/system/y.service"}
+    put_links({**links, **strange})
+    assert links_of("x.service", tmp_path) == links
+    for path in links:
+        (tmp_path / path).unlink()
+    assert links_of("x.service", tmp_path) == {}
+    put_links(links)
+    put_links(links)
+    assert links_of("x.service", tmp_path) == links

@@ -87,9 +87,9 @@ def test_the_node_boots_without_a_desktop(host):
 
 def test_the_record_has_the_state_of_before_and_not_ours(host):
     record = json.loads(host.file("/var/lib/sparkwright/before.json").content_string)
-    assert record["units"]["cups.service"] == {"active": True, "state": "enabled"}
-    assert record["units"]["gdm.service"] == {"active": True, "state": "static"}
-    assert record["units"]["lonely.socket"] == {"active": True, "state": "enabled"}
+    assert record["units"]["cups.service"] == {"active": True, "links": {}, "state": "enabled"}
+    assert record["units"]["gdm.service"] == {"active": True, "links": {}, "state": "static"}
+    assert record["units"]["lonely.socket"] == {"active": True, "links": {}, "state": "enabled"}
     assert record["default_target"]["name"] == "graphical.target"
     assert {"user": 1000, "unit": "pipewire.socket"} in record["sessions"].values()
     # Kept, never ours, or masked by somebody else.
