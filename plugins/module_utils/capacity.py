@@ -19,8 +19,9 @@ ELEMENT_BYTES = {"auto": 2, "bfloat16": 2, "float16": 2, "fp8": 1, "fp8_e4m3": 1
 # of a byte, a scale of 4 bytes for each 128 of them, and the rotary part in 16 bits, 656 bytes in all for GLM-5.2.
 PACKED = ("fp8", "fp8_e4m3", "fp8_ds_mla")
 SCALE_GROUP, SCALE_BYTES, ROPE_BYTES = 128, 4, 2
-# Tokens of a block unless --block-size says otherwise: the MLA kernels of the GB10 images need 64, vLLM's own is 16.
-MLA_BLOCK, GQA_BLOCK = 64, 16
+# Tokens of a block unless --block-size says otherwise: the MLA kernels of the GB10 images need 64; vLLM's own number is
+# 16, and 128 on a CPU.
+MLA_BLOCK, GQA_BLOCK, CPU_BLOCK = 64, 16, 128
 # The engine keeps one block back for itself (BlockPool.null_block), and plans its requests without it.
 NULL_BLOCKS = 1
 
@@ -80,8 +81,8 @@ def layout_of(
 def capacity(cache_bytes: int, layout: KvLayout, context: int) -> Capacity:
     """What the engine reports for that many bytes a rank and a max_model_len of `context` tokens.
 
-    The division comes first and in floating point, as in the engine: one step earlier or later and the printed number of
-    tokens can differ by one.
+    The division comes first and in floating point, as in the engine: in another order the printed number of tokens can
+    differ by one.
     """
     blocks = cache_bytes // layout.block_bytes
     concurrency = blocks / layout.blocks_of(context)

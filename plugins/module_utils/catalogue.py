@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import checks_fabric, checks_launch, checks_node
+from . import checks_fabric, checks_launch, checks_memory, checks_node, checks_weights
 from .checks import REGISTERED, Check, Cluster, Rule, Stage, Status
 
-_ORDER = (checks_node.__name__, checks_fabric.__name__, checks_launch.__name__)
+_ORDER = tuple(module.__name__ for module in (checks_node, checks_memory, checks_fabric, checks_weights, checks_launch))
 
 CATALOGUE: tuple[Rule, ...] = tuple(sorted(REGISTERED.values(), key=lambda rule: _ORDER.index(rule.run.__module__)))
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from .memory_need import MemoryNeed, from_data
+
 
 @dataclass(frozen=True)
 class RailEnd:
@@ -23,20 +25,17 @@ class RailEnd:
 
 
 @dataclass(frozen=True)
-class MemoryNeed:
-    """Bytes that one rank takes, by what takes them, and what must be left for the system."""
+class CheckpointNeed:
+    """What the checkpoint must be for the profile's plan to hold.
 
-    weights: int
-    kv_cache: int
-    runtime: int
-    floor: int
-    # Share of MemTotal that the engine's own boot guard wants to find free; 0 means that it does not ask.
-    utilization: float = 0.0
+    `model` has the keys of a config.json with the engine's overrides laid over it, empty where the profile states none;
+    `overrides` are laid over what is read. `prefixes` are beginnings of tensor names that must be in the index, with
+    what needs them.
+    """
 
-    @property
-    def total(self) -> int:
-        """Bytes that must be available before the launch."""
-        return self.weights + self.kv_cache + self.runtime + self.floor
+    model: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    prefixes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,9 @@ class Intent:
     api_port: int
     master_port: int
     daemon_config: Mapping[str, Any] = field(default_factory=dict)
+    checkpoint: CheckpointNeed = field(default_factory=CheckpointNeed)
+    # True when the run may drop the page cache and drain the swap of the node before the launch.
+    free_memory: bool = False
 
     @property
     def is_head(self) -> bool:
@@ -82,6 +84,7 @@ class Intent:
                 **data,
                 "rails": tuple(RailEnd(**rail) for rail in data["rails"]),
                 "peers": {host: tuple(addresses) for host, addresses in data["peers"].items()},
-                "memory": MemoryNeed(**data["memory"]),
+                "memory": from_data(data["memory"]),
+                "checkpoint": CheckpointNeed(**data["checkpoint"]),
             }
         )

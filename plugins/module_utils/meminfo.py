@@ -10,6 +10,11 @@ GIB = 1024**3
 # Two sizes of MemTotal are seen on GB10 nodes, 119.7 and 121.69 GiB; a firmware setting decides. Nodes whose totals
 # differ by more than this many kB are of different classes (within a class the spread is about 10,000 kB).
 CLASS_SPREAD_KB = 500_000
+CLASSES_KB = (125_508_000, 127_590_000)
+
+# What kernel, drivers and services of an idle, pruned node take: no published one has more than MemTotal less 3 GiB
+# available.
+SYSTEM_BYTES = 3 * GIB
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
@@ -31,3 +36,15 @@ def cma_trap(memory: Mapping[str, int]) -> bool:
 def gib(kb: int) -> float:
     """KB of /proc/meminfo as GiB."""
     return kb * KIB / GIB
+
+
+def shown_parts(parts: Mapping[str, int]) -> tuple[str, dict[str, str]]:
+    """The sum of bytes and each of them as GiB with two digits; as they are shown, they add up to the sum.
+
+    What is lost by cutting off digits is given to the parts that lost the most of them.
+    """
+    exact = {name: size * 100 / GIB for name, size in parts.items()}
+    cut = {name: int(size) for name, size in exact.items()}
+    total = round(sum(exact.values()))
+    upwards = sorted(exact, key=lambda name: cut[name] - exact[name])[: total - sum(cut.values())]
+    return f"{total / 100:.2f}", {name: f"{(size + (name in upwards)) / 100:.2f}" for name, size in cut.items()}

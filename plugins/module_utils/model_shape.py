@@ -97,7 +97,7 @@ def _shown(shape: ModelShape, name: str) -> object:
 
 
 def _indexed(config: Mapping[str, Any], layers: int) -> tuple[bool, ...]:
-    """Which layers compute an index; GLM-5.2 says it as a frequency of 4 from the third layer on, or letter by letter."""
+    """Which layers compute an index; GLM-5.2 says it as every fourth from the third on, or letter by letter."""
     words = config.get("index_topk_pattern") or config.get("indexer_types")
     if words:
         if len(words) != layers:

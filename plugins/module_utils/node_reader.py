@@ -6,7 +6,6 @@ starts its engine. Hardware files are read below `hardware_root`, and below / wh
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .bounded import TimedOut, bounded
+from .checkpoint_reader import read_bounded
 from .facts import (
     SCHEMA,
     Container,
@@ -31,23 +30,19 @@ from .facts import (
     RdmaPort,
     Runtime,
     Serving,
-    Shard,
-    Weights,
 )
 from .meminfo import parse_meminfo
+from .memory_reader import read_processes
 from .names import DAEMON_FILE, ENGINE_UNIT, NETPLAN_FILE
 from .release import parse_release
-from .safetensors_index import INDEX_NAME, LENGTH_BYTES, header_length, parse_header, parse_index
 
 Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 T = TypeVar("T")
 
-SUBSETS = ("platform", "memory", "fabric", "runtime", "weights", "serving")
+SUBSETS = ("platform", "memory", "processes", "fabric", "runtime", "weights", "serving")
 
 # Seconds. No command asked here takes more than one on a healthy node; a hung daemon must not hang the play.
 COMMAND_SECONDS = 20
-# Seconds for a whole checkpoint directory; a dead NFS mount never answers.
-WEIGHTS_SECONDS = 30
 # Seconds that one ping may take, and how many are sent: the first one may be lost to address resolution.
 PING_SECONDS = 1
 PING_COUNT = 3
@@ -92,12 +87,13 @@ class NodeReader:
         readers: dict[str, Callable[[], Any]] = {
             "platform": self.platform,
             "memory": lambda: parse_meminfo(self._text("proc/meminfo")),
+            "processes": lambda: read_processes(self._roots, self._run),
             "fabric": lambda: self.fabric(pings),
             "runtime": lambda: self.runtime(images),
             "serving": self.serving,
         }
         if weights_path:
-            readers["weights"] = lambda: self.weights(weights_path)
+            readers["weights"] = lambda: read_bounded(weights_path)
         found = {name: read() for name, read in readers.items() if name in set(subsets)}
         # A mapping built by name cannot be matched with the keys of a TypedDict.
         return {"schema": SCHEMA, "reachable": True, "privileged": os.geteuid() == 0, **found}  # type: ignore[typeddict-item]
@@ -159,15 +155,6 @@ class NodeReader:
             "enabled": state.get("UnitFileState", ""),
             "listeners": parse_listeners(sockets),
         }
-
-    def weights(self, path: str) -> Weights:
-        """A checkpoint directory, within a bounded time even on a dead mount."""
-        try:
-            return bounded(lambda: read_weights(Path(path)), WEIGHTS_SECONDS)
-        except TimedOut:
-            return _no_weights(path, f"it did not answer within {WEIGHTS_SECONDS} s")
-        except RuntimeError as error:
-            return _no_weights(path, f"it cannot be read: {error}")
 
     def _text(self, name: str) -> str:
         """The first readable file of that name below the roots, or an empty string."""
@@ -290,56 +277,6 @@ def ping_all(pings: Sequence[dict[str, Any]]) -> dict[str, bool]:
 def _ping_argv(netdev: str, address: str, size: int) -> list[str]:
     pace = ["-c", str(PING_COUNT), "-i", "0.2", "-W", str(PING_SECONDS)]
     return ["ping", "-n", "-q", "-M", "do", "-s", str(size), *pace, "-I", netdev, address]
-
-
-def read_weights(path: Path) -> Weights:
-    """Read a checkpoint directory: its index, every shard's size and header, and the hash of its configuration."""
-    try:
-        tensors = parse_index((path / INDEX_NAME).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return _no_weights(str(path), f"{INDEX_NAME} is not there")
-    except (OSError, ValueError) as error:
-        return _no_weights(str(path), f"{INDEX_NAME} cannot be read: {error}")
-    config = path / "config.json"
-    return {
-        "path": str(path),
-        "error": None,
-        "tensors": tensors,
-        "shards": {file.name: _shard(file) for file in sorted(path.glob("*.safetensors"))},
-        "config_sha256": hashlib.sha256(config.read_bytes()).hexdigest() if config.is_file() else None,
-        "disk_free": _disk_free(path),
-    }
-
-
-def _no_weights(path: str, error: str) -> Weights:
-    return {
-        "path": path,
-        "error": error,
-        "tensors": {},
-        "shards": {},
-        "config_sha256": None,
-        "disk_free": 0,
-    }
-
-
-def _shard(path: Path) -> Shard:
-    """A shard that cannot be opened, such as a link to nowhere, comes back as an empty one without a header."""
-    try:
-        with path.open("rb") as file:
-            first = file.read(LENGTH_BYTES)
-            header = parse_header(first, file.read(header_length(first) or 0))
-            size = os.fstat(file.fileno()).st_size
-    except OSError:
-        return {"size": 0, "expected": None, "tensors": 0}
-    return {
-        "size": size,
-        "expected": header.file_bytes if header else None,
-        "tensors": header.tensors if header else 0,
-    }
-
-
-def _disk_free(path: Path) -> int:
-    return shutil.disk_usage(path).free
 
 
 def _gid_rows(port: Path) -> list[GidRow]:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .address_plan import AddressPlan, NodeAddresses
-from .intent import Intent, MemoryNeed, RailEnd
+from .intent import CheckpointNeed, Intent, RailEnd
 from .inventory_rules import Inventory, plan_of
-from .meminfo import GIB
+from .profiles import draft_tokens, drafts_with_own_layer, memory_need, overrides, shape
 
 
 def make_intents(inventory: Inventory, image_id: str, resolve: Callable[[str], str] = str) -> dict[str, Intent]:
@@ -19,18 +19,6 @@ def make_intents(inventory: Inventory, image_id: str, resolve: Callable[[str], s
     """
     plan = plan_of(inventory)
     return {node.host: _intent(inventory, plan, node, image_id, resolve) for node in plan.nodes}
-
-
-def memory_need(profile: Mapping[str, Any]) -> MemoryNeed:
-    """Bytes that one rank of a profile takes; the weights are shared evenly by all ranks of TP and PP."""
-    memory, parallel = profile["memory"], profile["parallel"]
-    return MemoryNeed(
-        weights=profile["weights"]["bytes"] // (parallel["tp"] * parallel["pp"]),
-        kv_cache=memory["kv_cache_bytes"],
-        runtime=int(memory["runtime_gib"] * GIB),
-        floor=int(memory["floor_gib"] * GIB),
-        utilization=float(memory.get("utilization", 0)),
-    )
 
 
 def _intent(
@@ -53,7 +41,7 @@ def _intent(
         rails=tuple(RailEnd(rail.rail, rail.netdev, rail.address, rail.cidr, rail.mtu) for rail in node.rails),
         peers={peer.host: tuple(rail.address for rail in peer.rails) for peer in plan.peers(node.host)},
         accelerator=profile["accelerator"],
-        memory=memory_need(profile),
+        memory=memory_need(profile, head=node.rank == 0),
         weights_path=f"{value('model_store_path')}/{profile['weights']['directory']}",
         weights_pushed=bool(value("model_store_source")),
         image=value("engine_image_ref"),
@@ -62,7 +50,20 @@ def _intent(
         api_port=profile["serve"]["port"],
         master_port=profile["serve"]["master_port"],
         daemon_config=value("container_runtime_daemon_config"),
+        checkpoint=checkpoint_need(profile),
+        free_memory=bool(value("serving_free_memory")),
     )
+
+
+def checkpoint_need(profile: Mapping[str, Any]) -> CheckpointNeed:
+    """What the checkpoint must be: the model that the profile states, with its MTP layer where that guesses tokens."""
+    model, over = profile.get("model") or {}, overrides(profile)
+    found = shape(profile)
+    prefixes = {}
+    if found is not None and drafts_with_own_layer(profile):
+        # The MTP layer is counted on behind the layers of the model, from 0.
+        prefixes[f"model.layers.{found.layers}."] = f"guessing {draft_tokens(profile)} tokens ahead"
+    return CheckpointNeed(dict(model), over if model else {}, prefixes)
 
 
 def _text(value: object, otherwise: str) -> str:

@@ -14,13 +14,13 @@ from ansible.errors import AnsibleActionFail
 from ansible.template import Templar
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.address_plan import AddressPlanError
+from ansible_collections.sparkwright.cluster.plugins.module_utils.checkpoint_reader import read_weights
 from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import Cluster
 from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import Weights
 from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import Intent
 from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rules import Inventory
 from ansible_collections.sparkwright.cluster.plugins.module_utils.launch import HostPaths, Launch, render
 from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import NcclEnvError, nccl_env
-from ansible_collections.sparkwright.cluster.plugins.module_utils.node_reader import read_weights
 from ansible_collections.sparkwright.cluster.plugins.module_utils.planning import make_intents
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import one_line, plain, read_inventory
 
