@@ -39,12 +39,6 @@ def gib(kb: int) -> float:
 
 
 def shown_parts(parts: Mapping[str, int]) -> tuple[str, dict[str, str]]:
-    """The sum of bytes and each of them as GiB with two digits; as they are shown, they add up to the sum.
-
-    What is lost by cutting off digits is given to the parts that lost the most of them.
-    """
-    exact = {name: size * 100 / GIB for name, size in parts.items()}
-    cut = {name: int(size) for name, size in exact.items()}
-    total = round(sum(exact.values()))
-    upwards = sorted(exact, key=lambda name: cut[name] - exact[name])[: total - sum(cut.values())]
-    return f"{total / 100:.2f}", {name: f"{(size + (name in upwards)) / 100:.2f}" for name, size in cut.items()}
+    """The sum of bytes and each of them as GiB with two digits; the sum is that of what is shown."""
+    hundredths = {name: round(size * 100 / GIB) for name, size in parts.items()}
+    return f"{sum(hundredths.values()) / 100:.2f}", {name: f"{size / 100:.2f}" for name, size in hundredths.items()}

@@ -63,11 +63,16 @@ def executor_findings(profile: Profile) -> Iterator[Finding]:
 def weights_findings(profile: Profile, count: int) -> Iterator[Finding]:
     """Whether that many nodes can ever hold the weights; the largest power of two that they make computes."""
     tp = max(size for size in TP_SIZES if size <= count)
-    if profile["accelerator"] != "cuda" or _fits(_at(profile, tp)):
+    if profile["accelerator"] != "cuda" or _fits(resized(profile, tp)):
         return
-    enough = next((size for size in TP_SIZES if size > tp and _fits(_at(profile, size))), None)
+    enough = next((size for size in TP_SIZES if size > tp and _fits(resized(profile, size))), None)
     remedy = f"use {nodes_text(enough)}, the fewest that can" if enough else "choose smaller weights"
-    yield f"can never run on {nodes_text(count)}: {_too_much(_at(profile, tp), f'tp {tp}')}", remedy
+    yield f"can never run on {nodes_text(count)}: {_too_much(resized(profile, tp), f'tp {tp}')}", remedy
+
+
+def resized(profile: Profile, tp: int) -> Profile:
+    """The same profile on that many nodes."""
+    return {**profile, "parallel": {"tp": tp, "pp": 1, "dcp": min(tp, profile["parallel"]["dcp"])}}
 
 
 def nodes_text(number: int) -> str:
@@ -83,11 +88,6 @@ def captured(largest: int) -> int:
     if largest < 8:
         return max(size for size in (0, 1, 2, 4) if size <= largest)
     return largest - largest % (8 if largest < 256 else 16)
-
-
-def _at(profile: Profile, tp: int) -> Profile:
-    """The same profile on that many nodes."""
-    return {**profile, "parallel": {"tp": tp, "pp": 1, "dcp": min(tp, profile["parallel"]["dcp"])}}
 
 
 def _least(profile: Profile) -> int:

@@ -193,9 +193,9 @@ def test_a_profile_that_contradicts_itself_is_refused(checkout):
 def test_an_executor_that_is_only_planned_is_refused_where_it_would_be_started(checkout, deploys):
     environment = {"VLLM_DISABLE_TP_MQ_BROADCASTER": 1}
     write_yaml(checkout / "profiles/tiny.yml", {**profile(tp=2), "executor": "ray", "engine_env": environment})
-    play = [{**PLAY[0], "tasks": [{**PLAY[0]["tasks"][0], "sparkwright.cluster.inventory_check": {"deploys": deploys}}]}]
-    play[0]["tasks"].append(PLAY[0]["tasks"][1])
-    write_yaml(checkout / "play.yml", play)
+    check, show = PLAY[0]["tasks"]
+    told = {**check, "sparkwright.cluster.inventory_check": {"deploys": deploys}}
+    write_yaml(checkout / "play.yml", [{**PLAY[0], "tasks": [told, show]}])
     ended = run(checkout, sparks())
     if deploys:
         assert refusal(ended) == [
