@@ -16,7 +16,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import 
     refusals,
     table,
 )
-from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import make_cluster, make_plan
+from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import launch_of, make_cluster, make_plan
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import REPO
 
 display = Display()
@@ -56,7 +56,7 @@ class ActionModule(ActionBase):
             "counts": {str(status): sum(check.status is status for check in checks) for status in Status},
         }
         if asked["report"]:
-            result["report"] = write_report(asked["report"], task_vars, cluster, result["checks"])
+            result["report"] = write_report(asked["report"], task_vars, plan, cluster, result["checks"])
         if refused:
             # What passed is in the table and in the report; a failed task prints its whole result.
             failures = [check.as_data() for check in refused]
@@ -64,7 +64,7 @@ class ActionModule(ActionBase):
         return result
 
 
-def write_report(name: str, task_vars, cluster, checks) -> str:
+def write_report(name: str, task_vars, plan, cluster, checks) -> str:
     """Write what was read and what was found as JSON for machines; the result is the file."""
     inventory = Path(task_vars.get("inventory_dir") or "inventory").name
     path = REPORTS / f"{inventory}-{name}.json"
@@ -74,6 +74,13 @@ def write_report(name: str, task_vars, cluster, checks) -> str:
         "checks": checks,
         "facts": dict(cluster.facts),
         "intents": {host: intent.as_data() for host, intent in cluster.intents.items()},
+        "launches": {host: launch_data(plan, host, facts) for host, facts in cluster.facts.items()},
     }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return str(path)
+
+
+def launch_data(plan, host: str, facts) -> dict | None:
+    """The commands and the environment of a rank, as its unit would run them; None while its fabric is not known."""
+    launch = launch_of(plan, host, facts)
+    return launch and {"argv": launch.argv, "serve": launch.serve, "environment": dict(launch.environment)}

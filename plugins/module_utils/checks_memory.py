@@ -109,14 +109,16 @@ def memory_stopping(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("memory.swap", "The swap is drained before a launch.", Stage.LAUNCH, needs="memory")
+@rule("memory.swap", "The swap is drained before a launch.", Stage.PREFLIGHT, Stage.LAUNCH, needs="memory")
 def memory_swap(cluster: Cluster) -> Iterator[Check]:
     """What was swapped out comes back in the middle of the load, or stays and slows every step."""
-    for host, node, _ in _nodes(cluster):
+    for host, node, intent in _nodes(cluster):
+        # Where the run may drain it, it does so right before the launch.
+        dirty = Status.WARN if intent.free_memory and node.can_drain else Status.REFUSE
         yield Check(
             "memory.swap",
             host,
-            Status.REFUSE if node.swap_used > SWAP_LIMIT else Status.OK,
+            dirty if node.swap_used > SWAP_LIMIT else Status.OK,
             f"{node.swap_used / GIB:.2f} GiB lie in the swap",
             f"{SWAP_LIMIT / GIB:.2f} GiB before a launch",
             _drain(node),

@@ -66,6 +66,11 @@ class Node:
         return self.need.asked(self.total) - self.available
 
     @property
+    def lacking(self) -> int:
+        """Bytes that are missing for whichever asks for more, the launch or the guard."""
+        return max(self.short, self.short_of_guard)
+
+    @property
     def can_drain(self) -> bool:
         """Whether all that lies in the swap fits into memory, with a margin."""
         return self.available > self.swap_used + SWAP_MARGIN

@@ -21,7 +21,8 @@ options:
     required: true
     choices: [preflight, fabric, weights, image, launch, serving, all]
   report:
-    description: Also write facts, intents and results to C(reports/<inventory>-<report>.json) on the controller.
+    description: Also write facts, intents, the rendered launch of every rank and results to
+      C(reports/<inventory>-<report>.json) on the controller.
     type: str
 notes:
   - Run it once, with C(run_once), in a play over all nodes. No host is contacted.
