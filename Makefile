@@ -49,8 +49,9 @@ demo: lab-up  ## provision the lab as a user would, then ask the model: make dem
 	lab/run ansible-playbook site.yml -i inventory/lab
 	lab/run tools/ask --url $(LAB_API) "$(PROMPT)"
 
-test: lint unit  ## all that continuous integration runs: lint, unit tests, two Molecule scenarios
+test: lint unit  ## all that continuous integration runs: lint, unit tests, stock vLLM's parser, two Molecule scenarios
 	lab/prepare && lab/build
+	pytest tests/engine
 	lab/run molecule test -s headless && lab/run molecule test -s spark4
 
 test-full: test lab-up  ## test, then what loads the engine again and again: stop, start, a lost rank
