@@ -19,8 +19,8 @@ venv: .venv/complete  ## make .venv with everything that pyproject.toml lists
 collections: venv  ## put the collections of requirements.yml under collections/
 	tools/collections
 
-docs: venv  ## write the README of each role from its argument specs, and the page of all checks
-	tools/role_docs && tools/check_docs
+docs: venv  ## write the README of each role, the page of all checks and the page of all profiles
+	tools/role_docs && tools/check_docs && tools/profile_docs
 
 lint: collections  ## run every static check
 	tools/lint
@@ -49,10 +49,10 @@ demo: lab-up  ## provision the lab as a user would, then ask the model: make dem
 	lab/run ansible-playbook site.yml -i inventory/lab
 	lab/run tools/ask --url $(LAB_API) "$(PROMPT)"
 
-test: lint unit  ## all that continuous integration runs: lint, unit tests, stock vLLM's parser, two Molecule scenarios
+test: lint unit  ## all that continuous integration runs: lint, unit tests, stock vLLM's parser, three Molecule scenarios
 	lab/prepare && lab/build
 	pytest tests/engine
-	lab/run molecule test -s headless && lab/run molecule test -s spark4
+	lab/run molecule test -s headless && lab/run molecule test -s admission && lab/run molecule test -s spark4
 
 test-full: test lab-up  ## test, then what loads the engine again and again: stop, start, a lost rank
 	lab/run pytest tests/driver/test_lifecycle.py

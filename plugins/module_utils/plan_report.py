@@ -156,7 +156,8 @@ def _cache(profile: Profile, need: MemoryNeed) -> Iterator[str]:
         yield f"          the engine will print {found.tokens:,} tokens, {found.concurrency:.2f}x of {context:,}"
         yield f"          longest context that fits: {largest_context(need.kv_cache, block):,} tokens"
     sequences = int(profile.get("engine_args", {}).get("max-num-seqs", 1))
-    yield f"          {sequences} of {context:,} tokens at once need {bytes_for(block, context, sequences)} bytes"
+    requests = "1 request" if sequences == 1 else f"{sequences} requests at once"
+    yield f"          {requests} of {context:,} tokens: {bytes_for(block, context, sequences)} bytes"
 
 
 def _sized(need: MemoryNeed, context: int) -> Iterator[str]:

@@ -37,7 +37,7 @@ KV cache  blocks of 256 tokens and 3502592 bytes a rank
           1810000000 bytes are 516 blocks
           the engine will print 132,096 tokens, 1.01x of 131,072
           longest context that fits: 131,840 tokens
-          1 of 131,072 tokens at once need 1796829696 bytes
+          1 request of 131,072 tokens: 1796829696 bytes
 
 GiB of rank 0 on a node of   119.69   121.68
 weights                       95.50    95.50
@@ -61,7 +61,7 @@ weights   378.0 GB, 89.17 GiB a rank
 KV cache  blocks of 64 tokens and 3502592 bytes a rank
           about 16.14 GiB on a node of 119.69: about 316,672 tokens, 1.21x of 262,144
           about 17.99 GiB on a node of 121.68: about 352,896 tokens, 1.35x of 262,144
-          1 of 262,144 tokens at once need 14350119424 bytes
+          1 request of 262,144 tokens: 14350119424 bytes
 
 GiB of rank 0 on a node of   119.69   121.68
 weights                       89.17    89.17
@@ -82,6 +82,10 @@ no refusal"""
 )
 def test_the_plan_of_a_published_row(name, text):
     assert report(planned(name)) == text
+
+
+def test_three_requests_are_planned_at_once():
+    assert "3 requests at once of 46,080 tokens: 1894902272 bytes" in report(planned("glm52-nvfp4-dcp4-mtp3-bs3"))
 
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
