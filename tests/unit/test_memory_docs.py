@@ -52,7 +52,7 @@ def test_the_table_of_measurements():
 
 def test_the_way_back():
     assert f"{bytes_for(block(), 131_072):,} bytes. 1,810,000,000" in FLAT
-    assert f"a context of {largest_context(1_810_000_000, block()):,} at the most" in FLAT
+    assert f"a context of {largest_context(1_810_000_000, block()):,} tokens at the most" in FLAT
     assert f"{largest_context(1_900_000_000, block(), 3):,} fit into 1,900,000,000" in FLAT
     assert f"need {bytes_for(block(dtype='bfloat16'), 131_072):,}" in FLAT
 

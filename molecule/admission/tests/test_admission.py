@@ -13,13 +13,7 @@ ROOT = "/opt/sparkwright-lab/hardware"
 PLAYBOOK = "molecule/admission/admit.yml"
 TOOL = f"{ROOT}/usr/bin/nvidia-smi"
 # Answers what the GPU's processes are, and leaves all other questions to the lab's own stand-in.
-STAND_IN = """\
-#!/bin/sh
-case "$*" in
-  *--query-compute-apps=*) echo '{lines}' ;;
-  *) exec {tool}.lab "$@" ;;
-esac
-"""
+STAND_IN = f"#!/bin/sh\ncase $* in *--query-compute-apps=*) echo '{{lines}}' ;; *) exec {TOOL}.lab \"$@\" ;; esac\n"
 
 
 def on_node(node: str, command: str, text: str = "") -> None:
@@ -34,9 +28,7 @@ def broken(request) -> Iterator[list[str]]:
     node, changes, gpu, lines = CASES[request.param]
     on_node(node, f"cat > {ROOT}/proc/meminfo", meminfo(changes))
     if gpu:
-        on_node(
-            node, f"mv {TOOL} {TOOL}.lab && cat > {TOOL} && chmod 755 {TOOL}", STAND_IN.format(lines=gpu, tool=TOOL)
-        )
+        on_node(node, f"mv {TOOL} {TOOL}.lab && cat > {TOOL} && chmod 755 {TOOL}", STAND_IN.format(lines=gpu))
     yield lines
     on_node(node, f"cat > {ROOT}/proc/meminfo", meminfo({}))
     if gpu:
