@@ -59,6 +59,9 @@ def checkpoint_need(profile: Mapping[str, Any]) -> CheckpointNeed:
     """What the checkpoint must be: the model that the profile states, with its MTP layer where that guesses tokens."""
     model, over = profile.get("model") or {}, overrides(profile)
     found = shape(profile)
+    if profile["weights"].get("draft"):
+        # The draft's layers are in a directory of their own, whatever the checkpoint says about its own.
+        over["num_nextn_predict_layers"] = model.get("num_nextn_predict_layers", 0)
     prefixes = {}
     if found is not None and drafts_with_own_layer(profile):
         # The MTP layer is counted on behind the layers of the model, from 0.

@@ -200,10 +200,10 @@ def seconds_of_children():
 
 
 def test_a_checkpoint_of_400_gb_is_read_in_less_than_two_seconds(tmp_path):
-    """Time of the processor, as what else this machine does says nothing about the reader; the best of three."""
+    """Time of the processor, as what else this machine does says nothing about the reader; the best of up to three."""
     path = write_layers(tmp_path, big_checkpoint())
-    seconds = []
-    for _ in range(3):
+    seconds: list[float] = []
+    while len(seconds) < 3 and not any(second < 2 for second in seconds):
         start = seconds_of_children()
         found = read_bounded(str(path), 60)
         seconds.append(seconds_of_children() - start)

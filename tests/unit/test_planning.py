@@ -88,7 +88,8 @@ def test_the_checkpoint_is_the_one_that_the_profile_states():
 
 
 def test_a_draft_of_its_own_needs_no_layer_of_the_checkpoint():
-    assert checkpoint_need(PROFILE).prefixes == {}
+    found = checkpoint_need(PROFILE)
+    assert (found.prefixes, found.overrides) == ({}, {"num_nextn_predict_layers": 1})
 
 
 def test_a_profile_without_a_model_asks_for_nothing():
