@@ -5,6 +5,7 @@ from __future__ import annotations
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.sparkwright.cluster.plugins.module_utils.address_plan import SWITCH
 from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import SCHEMA
 from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rules import GROUP
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import make_plan
@@ -37,18 +38,30 @@ class ActionModule(ActionBase):
             return {}
         plan = make_plan(self._templar, task_vars)
         intent = plan.intents[host]
-        arguments = {
+        asked = self._task.args
+        return {
             "hardware_root": plan.value(host, "sparkwright_hardware_root"),
             "weights_path": intent.weights_path,
             "images": [intent.image],
+            **(path_probes(intent) if asked.get("probe_paths") else {}),
+            **(wire_probes(intent) if asked.get("probe_wires") else {}),
         }
-        if self._task.args.get("probe_paths"):
-            arguments["pings"] = [
-                {"netdev": rail.netdev, "address": addresses[index], "size": rail.mtu - PING_HEADERS}
-                for addresses in intent.peers.values()
-                for index, rail in enumerate(intent.rails)
-            ]
-        return arguments
+
+
+def path_probes(intent) -> dict[str, object]:
+    """One ping of full MTU to each far end of each rail."""
+    pings = [
+        {"address": rail.address, "peer": address, "size": rail.mtu - PING_HEADERS}
+        for rail in intent.rails
+        for address in rail.peers.values()
+    ]
+    return {"pings": pings}
+
+
+def wire_probes(intent) -> dict[str, object]:
+    """Who else claims a rail's address; and who is at the other end, but on a switch, where everyone answers."""
+    arp = [{"netdev": rail.netdev or None, "address": rail.address} for rail in intent.rails]
+    return {"arp": arp, "neighbours": intent.topology != SWITCH}
 
 
 def reason_of(read: dict) -> str:

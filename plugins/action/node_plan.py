@@ -19,19 +19,24 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.names import (
     ENGINE_ENV_FILE,
     LAUNCH_FILE,
     LIBRARY,
+    NCCL_ENV_FILE,
+    NETPLAN_FILE,
     NODE_LIBRARY,
+    SYSCTL_FILE,
 )
-from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import NcclEnvError, env_file
+from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import NcclEnvError, env_file, nccl_env
 from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import (
     rails_as_planned,
     render_netplan,
+    render_sysctl,
+    strict_rails,
 )
+from ansible_collections.sparkwright.cluster.plugins.module_utils.rails import Cable, rdma_netdevs, used_cages
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import complete, fingerprint
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import (
     launch_of,
     make_cluster,
     make_plan,
-    nccl_of,
 )
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import REPO
 
@@ -52,31 +57,55 @@ class ActionModule(ActionBase):
         host = task_vars["inventory_hostname"]
         plan = make_plan(self._templar, task_vars)
         cluster = make_cluster(plan, task_vars, asked["facts"])
-        facts, intent = cluster.facts[host], plan.intents[host]
+        facts, intent = cluster.facts[host], cluster.intents[host]
         return result | {
             "changed": False,
             "intent": intent.as_data(),
-            "netplan": render_netplan(intent.rails),
-            "rails_current": "fabric" in facts and rails_as_planned(facts["fabric"], intent.rails),
-            "nccl_env": self.nccl_text(plan, host, facts),
+            "fabric": fabric_data(intent, facts, cluster.doubts.get(host, ())),
             "daemon_json": daemon_text(intent, facts),
             "weights_current": weights_current(facts, cluster.source),
             "image_current": image_current(intent, facts),
-            "launch": launch_data(launch_of(plan, host, facts), plan, host),
+            "launch": launch_data(launch_of(plan, intent, facts), plan, intent),
             "state": str(state_of(cluster)),
             "model": plan.profile["serve"]["name"],
             "api_url": f"http://{intent.api_host}:{intent.api_port}",
             "ready_minutes": plan.profile["serve"].get("ready_minutes", READY_MINUTES),
         }
 
-    def nccl_text(self, plan, host, facts) -> str | None:
-        """The NCCL environment file; a fabric that was read and cannot give one is a failure."""
-        if "fabric" not in facts:
-            return None
-        try:
-            return env_file(nccl_of(plan, host, facts))
-        except NcclEnvError as error:
-            raise AnsibleActionFail(f"{host}: {error}") from None
+
+def fabric_data(intent, facts, doubts) -> dict[str, object] | None:
+    """The files of the rails, what must be done to make them true, and the links that hide where the rails are.
+
+    None when the fabric was not read. As long as links are down, and nothing else tells where the rails are, there are
+    no files. Raises AnsibleActionFail when the rails cannot be found for another reason.
+    """
+    if "fabric" not in facts:
+        return None
+    fabric = facts["fabric"]
+    unsure = bool(doubts) or any(cage.cable is Cable.ASLEEP for cage in used_cages(fabric, intent))
+    data = {"wake": rdma_netdevs(fabric) if unsure else [], "files": [], "rails_current": False, "strict": []}
+    if doubts and all(doubt.asleep for doubt in doubts):
+        return data
+    if doubts:
+        lines = [f"{intent.host}: {d.fact}; limit: {d.limit}; remedy: {d.remedy}" for d in doubts if not d.asleep]
+        raise AnsibleActionFail("\n".join(dict.fromkeys(lines)))
+    return data | {
+        "files": [
+            {"path": NETPLAN_FILE, "content": render_netplan(intent.rails), "mode": "0600"},
+            {"path": SYSCTL_FILE, "content": render_sysctl(intent.rails)},
+            {"path": NCCL_ENV_FILE, "content": nccl_text(intent, fabric)},
+        ],
+        "rails_current": rails_as_planned(fabric, intent.rails),
+        "strict": strict_rails(fabric, intent.rails),
+    }
+
+
+def nccl_text(intent, fabric) -> str:
+    """The NCCL environment file. Raises AnsibleActionFail when the rails cannot give one."""
+    try:
+        return env_file(nccl_env(intent, fabric))
+    except NcclEnvError as error:
+        raise AnsibleActionFail(f"{intent.host}: {error}") from None
 
 
 def daemon_text(intent, facts) -> str | None:
@@ -105,13 +134,12 @@ def image_current(intent, facts) -> bool | None:
     return has_image(facts["runtime"], intent.image, intent.image_id)
 
 
-def launch_data(rendered, plan, host) -> dict[str, object] | None:
+def launch_data(rendered, plan, intent) -> dict[str, object] | None:
     """The launch with its files, or None while the fabric leaves it undecided."""
     if rendered is None:
         return None
-    intent = plan.intents[host]
     content = {
-        "hardware_root": plan.value(host, "sparkwright_hardware_root"),
+        "hardware_root": plan.value(intent.host, "sparkwright_hardware_root"),
         "intent": intent.as_data(),
         "argv": list(rendered.argv),
     }

@@ -11,6 +11,7 @@ from typing import Any
 
 from .bounded import TimedOut, bounded
 from .facts import Shard, Weights
+from .machine import Machine
 from .model_shape import KEYS
 from .safetensors_index import (
     INDEX_NAME,
@@ -22,37 +23,38 @@ from .safetensors_index import (
     prefix_of,
 )
 
+# The names of the tensors by shard, or why they cannot be read.
+Index = dict[str, set[str]] | str
+
 # Seconds for a whole checkpoint directory; a dead NFS mount never answers.
 SECONDS = 30
 
 
-def read_bounded(path: str, seconds: float = SECONDS) -> Weights:
+def read_bounded(machine: Machine, path: str, seconds: float = SECONDS) -> Weights:
     """A checkpoint directory, within a bounded time even on a dead mount."""
     try:
-        return bounded(lambda: read_weights(Path(path)), seconds)
+        return bounded(lambda: read_weights(machine, path), seconds)
     except TimedOut:
         return no_weights(path, f"it did not answer within {seconds} s")
     except RuntimeError as error:
         return no_weights(path, f"it cannot be read: {error}")
 
 
-def read_weights(path: Path) -> Weights:
+def read_weights(machine: Machine, path: str) -> Weights:
     """A checkpoint directory, however long that takes."""
-    try:
-        index = parse_index((path / INDEX_NAME).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return no_weights(str(path), f"{INDEX_NAME} is not there")
-    except (OSError, ValueError) as error:
-        return no_weights(str(path), f"{INDEX_NAME} cannot be read: {error}")
-    config = _config(path / "config.json")
+    folder = str(Path(path).absolute()).lstrip("/")
+    absent: Index = "is not there"
+    index = machine.look(f"{folder}/{INDEX_NAME}", _index, absent)
+    if isinstance(index, str):
+        return no_weights(path, f"{INDEX_NAME} {index}")
+    config = machine.look(f"{folder}/config.json", Path.read_bytes, b"")
     measures = Measures()
-    shards = {
-        file.name: _shard(file, index.get(file.name, set()), measures) for file in sorted(path.glob("*.safetensors"))
-    }
+    files = [file for file in machine.names(folder) if file.endswith(".safetensors")]
+    shards = {file: _shard(machine, f"{folder}/{file}", index.get(file, set()), measures) for file in files}
     # What the index names is no less promised while its shard is missing.
     promised = {prefix_of(name): 0 for shard in index.keys() - shards.keys() for name in index[shard]}
     return {
-        "path": str(path),
+        "path": path,
         "error": None,
         "tensors": {shard: len(names) for shard, names in index.items()},
         "shards": shards,
@@ -62,7 +64,7 @@ def read_weights(path: Path) -> Weights:
         "repeated": measures.repeated,
         "config": _keys(config),
         "config_sha256": hashlib.sha256(config).hexdigest() if config else None,
-        "disk_free": shutil.disk_usage(path).free,
+        "disk_free": machine.look(folder, _free, 0),
     }
 
 
@@ -83,15 +85,19 @@ def no_weights(path: str, error: str) -> Weights:
     }
 
 
-def _shard(path: Path, wanted: set[str], measures: Measures) -> Shard:
-    """A shard that cannot be opened, such as a link to nowhere, comes back as an empty one without a header."""
+def _index(path: Path) -> Index:
+    """The index. Raises FileNotFoundError."""
     try:
-        with path.open("rb") as file:
-            first = file.read(LENGTH_BYTES)
-            text = file.read(header_length(first) or 0)
-            size = os.fstat(file.fileno()).st_size
-    except OSError:
-        return {"size": 0, "expected": None, "tensors": 0, "header": ""}
+        return parse_index(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        return f"cannot be read: {error}"
+
+
+def _shard(machine: Machine, name: str, wanted: set[str], measures: Measures) -> Shard:
+    """A shard that cannot be opened, such as a link to nowhere, comes back as an empty one without a header."""
+    first, text, size = machine.look(name, _head, (b"", b"", 0))
     header = parse_header(first, text)
     if header is None:
         return {"size": size, "expected": None, "tensors": 0, "header": ""}
@@ -104,11 +110,15 @@ def _shard(path: Path, wanted: set[str], measures: Measures) -> Shard:
     }
 
 
-def _config(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
+def _head(path: Path) -> tuple[bytes, bytes, int]:
+    """The length of a shard's header as it is written, the header, and the bytes of the file."""
+    with path.open("rb") as file:
+        first = file.read(LENGTH_BYTES)
+        return first, file.read(header_length(first) or 0), os.fstat(file.fileno()).st_size
+
+
+def _free(folder: Path) -> int:
+    return shutil.disk_usage(folder).free
 
 
 def _keys(config: bytes) -> dict[str, Any]:

@@ -7,13 +7,15 @@ when it is a gate: a verb passes a stage only when no check of that stage refuse
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from .facts import NodeFacts, Weights
-from .intent import Intent
+from .facts import Fabric, NodeFacts, Weights
+from .intent import Intent, RailEnd
+from .rails import Doubt
+from .rdma_schedule import RdmaProbe
 
 
 class Status(StrEnum):
@@ -84,6 +86,10 @@ class Cluster:
     config_hashes: Mapping[str, str] = field(default_factory=dict)
     # The checkpoint on the controller that is copied to the nodes, where there is one.
     source: Weights | None = None
+    # Why the interface of a rail was not found, by host.
+    doubts: Mapping[str, Sequence[Doubt]] = field(default_factory=dict)
+    # What the nodes found when they wrote to each other over RDMA; empty unless they were asked to.
+    rdma: Mapping[str, RdmaProbe] = field(default_factory=dict)
 
     def having(self, section: str) -> Iterator[tuple[str, Any, Intent]]:
         """The nodes whose facts have that section: host, the section, the intent."""
@@ -91,6 +97,13 @@ class Cluster:
             facts: Mapping[str, Any] = self.facts.get(host, {})
             if section in facts:
                 yield host, facts[section], intent
+
+    def rail_ends(self) -> Iterator[tuple[str, Fabric, Intent, RailEnd]]:
+        """The ends of all rails whose interface was found; `fabric.rail` tells of the others."""
+        for host, fabric, intent in self.having("fabric"):
+            for rail in intent.rails:
+                if rail.netdev:
+                    yield host, fabric, intent, rail
 
 
 Function = Callable[[Cluster], Iterator[Check]]

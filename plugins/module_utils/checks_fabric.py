@@ -5,39 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .checks import Check, Cluster, Stage, Status, rule
-from .facts import Fabric, device_of, engine_runs, gid_rows
+from .facts import default_routes, device_of, engine_runs, gid_rows
 from .gids import find_ipv4, summary
-from .intent import Intent, RailEnd
 from .names import NETPLAN_FILE
 from .netplan import rails_as_planned, render_netplan
+from .rails import addresses_of
 
-
-def _ends(cluster: Cluster) -> Iterator[tuple[str, Fabric, Intent, RailEnd]]:
-    for host, fabric, intent in cluster.having("fabric"):
-        for rail in intent.rails:
-            yield host, fabric, intent, rail
-
-
-def _plain_addresses(fabric: Fabric, netdev: str) -> list[str]:
-    device = fabric["netdevs"].get(netdev)
-    return [address.split("/")[0] for address in device["addresses"]] if device else []
-
-
-@rule("fabric.netdev", "The interface of every rail is there.", Stage.PREFLIGHT, needs="fabric")
-def netdev(cluster: Cluster) -> Iterator[Check]:
-    """A renamed or missing interface is found before netplan is told about it."""
-    for host, fabric, _, rail in _ends(cluster):
-        there = rail.netdev in fabric["netdevs"]
-        others = ", ".join(name for name in sorted(fabric["netdevs"]) if name != "lo")
-        yield Check(
-            "fabric.netdev",
-            host,
-            Status.OK if there else Status.REFUSE,
-            f"{rail.netdev} is there" if there else f"there is no interface {rail.netdev}, only {others}",
-            f"the interface of {rail.name}",
-            "correct fabric_rails",
-            subject=rail.name,
-        )
+APPLY = "run playbooks/stop.yml if it serves, then site.yml, which applies netplan"
 
 
 @rule(
@@ -45,7 +19,7 @@ def netdev(cluster: Cluster) -> Iterator[Check]:
 )
 def rdma(cluster: Cluster) -> Iterator[Check]:
     """Without one NCCL has nothing to use on that rail."""
-    for host, fabric, _, rail in _ends(cluster):
+    for host, fabric, _, rail in cluster.rail_ends():
         found = device_of(fabric, rail.netdev)
         known = ", ".join(f"{name} on {d['netdev']}" for name, d in sorted(fabric["rdma"].items())) or "none"
         yield Check(
@@ -62,8 +36,8 @@ def rdma(cluster: Cluster) -> Iterator[Check]:
 @rule("fabric.management", "No rail carries the connection that Ansible uses.", Stage.PREFLIGHT, needs="fabric")
 def management(cluster: Cluster) -> Iterator[Check]:
     """Configuring that interface would cut the branch that the play sits on."""
-    for host, fabric, intent, rail in _ends(cluster):
-        addresses = _plain_addresses(fabric, rail.netdev)
+    for host, fabric, intent, rail in cluster.rail_ends():
+        addresses = addresses_of(fabric, rail.netdev)
         carries = intent.management in addresses
         yield Check(
             "fabric.management",
@@ -79,13 +53,14 @@ def management(cluster: Cluster) -> Iterator[Check]:
 @rule("fabric.default-route", "No default route leaves through a rail.", Stage.PREFLIGHT, Stage.FABRIC, needs="fabric")
 def default_route(cluster: Cluster) -> Iterator[Check]:
     """A default route on a rail sends the node's other traffic into the fabric."""
-    for host, fabric, _, rail in _ends(cluster):
-        routed = rail.netdev in fabric["default_routes"]
+    for host, fabric, _, rail in cluster.rail_ends():
+        routes = default_routes(fabric)
+        routed = rail.netdev in routes
         yield Check(
             "fabric.default-route",
             host,
             Status.REFUSE if routed else Status.OK,
-            f"the default route leaves through {', '.join(fabric['default_routes']) or 'no interface'}",
+            f"the default route leaves through {', '.join(routes) or 'no interface'}",
             f"not {rail.netdev}",
             f"remove the gateway of {rail.netdev} from netplan or NetworkManager",
             subject=rail.name,
@@ -101,7 +76,7 @@ def default_route(cluster: Cluster) -> Iterator[Check]:
 )
 def netplan(cluster: Cluster) -> Iterator[Check]:
     """Netplan merges lists across files, so a second file adds its addresses to ours."""
-    for host, fabric, _, rail in _ends(cluster):
+    for host, fabric, _, rail in cluster.rail_ends():
         others = [file for file, names in fabric["netplan"].items() if rail.netdev in names and file != NETPLAN_FILE]
         yield Check(
             "fabric.netplan",
@@ -129,8 +104,10 @@ def address_taken(cluster: Cluster) -> Iterator[Check]:
         for name, device in fabric["netdevs"].items()
         for address in device["addresses"]
     ]
-    for host, _, _, rail in _ends(cluster):
-        takers = [f"{name} of {h}" for a, h, name in used if a == rail.address and (h, name) != (host, rail.netdev)]
+    for host, _, intent, rail in cluster.rail_ends():
+        # Between the node's own rails netplan moves an address.
+        own = {(host, end.netdev) for end in intent.rails}
+        takers = [f"{name} of {h}" for a, h, name in used if a == rail.address and (h, name) not in own]
         yield Check(
             "fabric.address-taken",
             host,
@@ -145,7 +122,7 @@ def address_taken(cluster: Cluster) -> Iterator[Check]:
 @rule("fabric.address", "Every rail has its planned address.", Stage.FABRIC, Stage.LAUNCH, needs="fabric")
 def address(cluster: Cluster) -> Iterator[Check]:
     """The address must be there, and be the only one."""
-    for host, fabric, _, rail in _ends(cluster):
+    for host, fabric, _, rail in cluster.rail_ends():
         found = fabric["netdevs"].get(rail.netdev, {"addresses": []})["addresses"]
         yield Check(
             "fabric.address",
@@ -153,7 +130,7 @@ def address(cluster: Cluster) -> Iterator[Check]:
             Status.OK if found == [rail.cidr] else Status.REFUSE,
             f"{rail.netdev} has {', '.join(found) or 'no address'}",
             f"{rail.cidr} alone",
-            "run playbooks/stop.yml if it serves, then site.yml, which applies netplan",
+            APPLY,
             subject=rail.name,
         )
 
@@ -161,7 +138,7 @@ def address(cluster: Cluster) -> Iterator[Check]:
 @rule("fabric.mtu", "Every rail has the planned MTU.", Stage.FABRIC, Stage.LAUNCH, needs="fabric")
 def mtu(cluster: Cluster) -> Iterator[Check]:
     """Firmware updates reset a twin to 1500; unequal ends lose the large frames only."""
-    for host, fabric, _, rail in _ends(cluster):
+    for host, fabric, _, rail in cluster.rail_ends():
         found = fabric["netdevs"].get(rail.netdev, {"mtu": 0})["mtu"]
         yield Check(
             "fabric.mtu",
@@ -169,7 +146,7 @@ def mtu(cluster: Cluster) -> Iterator[Check]:
             Status.OK if found == rail.mtu else Status.REFUSE,
             f"the MTU of {rail.netdev} is {found}",
             str(rail.mtu),
-            "run playbooks/stop.yml if it serves, then site.yml, which applies netplan",
+            APPLY,
             subject=rail.name,
         )
 
@@ -183,7 +160,7 @@ def mtu(cluster: Cluster) -> Iterator[Check]:
 )
 def gid(cluster: Cluster) -> Iterator[Check]:
     """A missing row hangs the launch after the load, with `remote GID ::` in the log."""
-    for host, fabric, _, rail in _ends(cluster):
+    for host, fabric, _, rail in cluster.rail_ends():
         found = device_of(fabric, rail.netdev)
         if found is None:
             continue
@@ -221,17 +198,16 @@ def serving(cluster: Cluster) -> Iterator[Check]:
 @rule("fabric.path", "Frames of full MTU pass unfragmented to every peer on every rail.", Stage.FABRIC, needs="fabric")
 def path(cluster: Cluster) -> Iterator[Check]:
     """A switch or a peer with a smaller MTU is found by a ping that must not be split."""
-    for host, fabric, intent in cluster.having("fabric"):
-        for index, rail in enumerate(intent.rails):
-            pings = {peer: fabric["pings"].get(f"{rail.netdev} {a[index]}") for peer, a in intent.peers.items()}
-            silent = [peer for peer, answered in pings.items() if not answered]
-            yield Check(
-                "fabric.path",
-                host,
-                Status.REFUSE if silent else Status.OK,
-                f"{len(pings) - len(silent)} of {len(pings)} peers answer on {rail.netdev} with {rail.mtu} bytes"
-                + (f", not {', '.join(silent)}" if silent else ""),
-                "all peers",
-                "set the same MTU on both ends and on the switch",
-                subject=rail.name,
-            )
+    for host, fabric, _, rail in cluster.rail_ends():
+        silent = [peer for peer, far in rail.peers.items() if not fabric["pings"].get(f"{rail.address} {far}")]
+        count = len(rail.peers)
+        yield Check(
+            "fabric.path",
+            host,
+            Status.REFUSE if silent else Status.OK,
+            f"{count - len(silent)} of {count} peers answer on {rail.netdev} with {rail.mtu} bytes"
+            + (f", not {', '.join(silent)}" if silent else ""),
+            "all peers",
+            "set the same MTU on both ends and on the switch",
+            subject=rail.name,
+        )

@@ -67,7 +67,7 @@ def _ray(profile: Mapping[str, Any], intent: Intent) -> Commands:
     Ray registers the LAN address when it is told none. A temporary directory can be chosen on the head alone; the other
     nodes take over the same path.
     """
-    address = intent.rails[0].address
+    address = intent.socket_address
     sizes = {
         "object-store-memory": RAY_OBJECT_STORE,
         "object-spilling-directory": "/var/tmp/ray-spill",
@@ -89,8 +89,8 @@ def _ray(profile: Mapping[str, Any], intent: Intent) -> Commands:
 def _llamacpp(profile: Mapping[str, Any], intent: Intent) -> Commands:
     """llama.cpp: a server of tensors on every worker, and the head that sends each its layers."""
     if not intent.is_head:
-        return Commands(["rpc-server", "--host", intent.rails[0].address, "--port", str(intent.master_port)])
-    workers = ",".join(f"{addresses[0]}:{intent.master_port}" for addresses in intent.peers.values())
+        return Commands(["rpc-server", "--host", intent.socket_address, "--port", str(intent.master_port)])
+    workers = ",".join(f"{address}:{intent.master_port}" for address in intent.socket_peers.values())
     ours = {
         "model": f"{model_path(profile)}/{profile['weights']['file']}",
         "alias": profile["serve"]["name"],

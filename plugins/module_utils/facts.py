@@ -32,36 +32,76 @@ class RdmaPort(TypedDict):
 
 
 class RdmaDevice(TypedDict):
-    """A RDMA device and the network device on the same function (None when the kernel names none)."""
+    """A RDMA device, its firmware, and the network device on the same function (None where the kernel names none)."""
 
     netdev: str | None
+    firmware: str | None
     port: RdmaPort
 
 
+class PciLink(TypedDict):
+    """A function's PCIe link, `address` such as 0002:01:00.0: speeds in GT/s, widths in lanes."""
+
+    address: str
+    speed: float
+    max_speed: float
+    width: int
+    max_width: int
+
+
 class Netdev(TypedDict):
-    """A network device; `mtu` in bytes, `speed` in Mb/s (None without a link), `addresses` as CIDR, IPv4 only."""
+    """A network device; `mtu` in bytes, `speed` in Mb/s (None without a link), `addresses` as CIDR, IPv4 only.
+
+    `carrier` is None while the interface is administratively down, `link_local` is its fe80 address, `rp_filter` the
+    value in effect, and `manager` who configures it: networkd, NetworkManager or nobody.
+    """
 
     mtu: int
     speed: int | None
     operstate: str
+    carrier: bool | None
     mac: str
     phys_port_name: str | None
+    driver: str | None
+    pci: PciLink | None
     addresses: list[str]
+    link_local: str | None
+    rp_filter: int | None
+    manager: str | None
+
+
+class Route(TypedDict):
+    """One IPv4 route of the main table; `dst` is a subnet such as 10.0.0.0/24, or `default`."""
+
+    dst: str
+    dev: str
+    gateway: str | None
 
 
 class Fabric(TypedDict):
-    """What the node's network is; `netplan` maps each file to the interfaces that it names.
+    """What the node's network is, and who else has a say in it.
 
-    `own_netplan` is the text of the file that this project writes, `pings` says by
-    "netdev address" which peers answered.
+    `netplan` maps each netplan file to the interfaces that it names, `profiles` each profile of NetworkManager that
+    netplan did not write. `own_netplan`, `nccl_env` and `nccl_conf` are texts: of our own netplan file, of our NCCL
+    environment and of /etc/nccl.conf. `unreadable` names the files that the account may not read.
+
+    Found only when asked for: `pings` says by "own address, peer's address" who answered, `neighbours` gives by netdev
+    the fe80 addresses of others on the same wire, and `macs` by "netdev address" the MAC addresses of others that
+    claim this address.
     """
 
     netdevs: dict[str, Netdev]
     rdma: dict[str, RdmaDevice]
-    default_routes: list[str]
+    routes: list[Route]
     netplan: dict[str, list[str]]
-    pings: dict[str, bool]
+    profiles: dict[str, list[str]]
     own_netplan: str | None
+    nccl_env: str | None
+    nccl_conf: str | None
+    pings: dict[str, bool]
+    neighbours: dict[str, list[str]]
+    macs: dict[str, list[str]]
+    unreadable: list[str]
 
 
 class Platform(TypedDict):
@@ -205,6 +245,11 @@ def device_of(fabric: Fabric, netdev: str) -> tuple[str, RdmaDevice] | None:
         if device["netdev"] == netdev:
             return name, device
     return None
+
+
+def default_routes(fabric: Fabric) -> list[str]:
+    """The network devices through which a default route leaves, each once."""
+    return sorted({route["dev"] for route in fabric["routes"] if route["dst"] == "default"})
 
 
 def own_container(runtime: Runtime, name: str) -> Container | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from ipaddress import IPv4Interface, IPv4Network
 from typing import Any
 
 from .memory_need import MemoryNeed, from_data
@@ -15,13 +16,23 @@ from .memory_need import MemoryNeed, from_data
 
 @dataclass(frozen=True)
 class RailEnd:
-    """One node's end of one rail: `address` is plain, `cidr` has the mask, `mtu` is in bytes."""
+    """One node's end of one rail: `address` is plain, `cidr` has the mask, `mtu` is in bytes.
+
+    `netdev` is empty as long as nobody has found the interface; a rail with one in the inventory has it from the start.
+    `peers` are the others' addresses at the far ends, by host: all nodes on a switch, one neighbour in a ring.
+    """
 
     name: str
     netdev: str
     address: str
     cidr: str
     mtu: int
+    peers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def subnet(self) -> IPv4Network:
+        """The subnet that the ends of this rail, or of this link of a ring, share."""
+        return IPv4Interface(self.cidr).network
 
 
 @dataclass(frozen=True)
@@ -40,7 +51,13 @@ class CheckpointNeed:
 
 @dataclass(frozen=True)
 class Intent:
-    """One node's part in the cluster."""
+    """One node's part in the cluster.
+
+    `head_address` is where the others meet the head. `socket_netdev` and `socket_address` are the node's own end of
+    everything that speaks TCP (rendezvous, Gloo, NCCL's bootstrap): the first rail, but in a ring, where not every node
+    is a neighbour, the interface by which the node is managed. `socket_peers` are the others' addresses there, by host.
+    `cage` is the one that must carry the rails, or empty.
+    """
 
     host: str
     rank: int
@@ -48,9 +65,11 @@ class Intent:
     management: str
     head: str
     head_address: str
+    topology: str
     rails: tuple[RailEnd, ...]
-    # Addresses of the other nodes on each rail, by host, in the order of the rails.
-    peers: Mapping[str, tuple[str, ...]]
+    socket_netdev: str
+    socket_address: str
+    socket_peers: Mapping[str, str]
     accelerator: str
     memory: MemoryNeed
     weights_path: str
@@ -62,6 +81,9 @@ class Intent:
     api_host: str
     api_port: int
     master_port: int
+    cage: str = ""
+    # The profile's own NCCL variables, which come after ours.
+    nccl_env: Mapping[str, str] = field(default_factory=dict)
     daemon_config: Mapping[str, Any] = field(default_factory=dict)
     checkpoint: CheckpointNeed = field(default_factory=CheckpointNeed)
     # True when the run may drop the page cache and drain the swap of the node before the launch.
@@ -71,6 +93,11 @@ class Intent:
     def is_head(self) -> bool:
         """Rank 0 answers the API and is met by all others."""
         return self.rank == 0
+
+    @property
+    def rails_found(self) -> bool:
+        """True when every rail, and what speaks TCP, has its interface."""
+        return bool(self.socket_netdev) and all(rail.netdev for rail in self.rails)
 
     def as_data(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -83,7 +110,6 @@ class Intent:
             **{
                 **data,
                 "rails": tuple(RailEnd(**rail) for rail in data["rails"]),
-                "peers": {host: tuple(addresses) for host, addresses in data["peers"].items()},
                 "memory": from_data(data["memory"]),
                 "checkpoint": CheckpointNeed(**data["checkpoint"]),
             }

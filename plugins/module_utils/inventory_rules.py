@@ -10,8 +10,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .address_plan import AddressPlan, AddressPlanError, make_plan, parse_rails
+from .address_plan import NODES, RING, AddressPlan, AddressPlanError, Cabling, make_plan, parse_rails
 from .mistakes import ALL_NODES, Mistake
+from .nccl_env import forbidden
 from .option_values import Finding, Spec, did_you_mean, is_int, option_findings, shown
 from .profile_rules import nodes_text, shape_findings
 
@@ -28,6 +29,8 @@ PLAN_INPUTS: Mapping[str, Spec] = {
     "fabric_rails": {"type": "list", "required": True},
     "fabric_mtu": {"type": "int", "required": True},
     "fabric_host_offset": {"type": "int", "required": True},
+    "fabric_topology": {"type": "str", "required": True, "choices": list(NODES)},
+    "fabric_link_prefix": {"type": "int", "required": True, "choices": [30, 31]},
 }
 
 # The cluster is one machine: these describe the whole of it, so each node must say the same.
@@ -99,6 +102,7 @@ def plan_of(inventory: Inventory) -> AddressPlan:
         _as_int(inventory.value(head, "fabric_host_offset")),
         {host: _as_int(inventory.value(host, RANK)) for host in inventory.nodes},
         {host: _management(inventory, host) for host in inventory.nodes},
+        Cabling(str(inventory.value(head, "fabric_topology")), _as_int(inventory.value(head, "fabric_link_prefix"))),
     )
 
 
@@ -264,6 +268,15 @@ def _check_addresses(inventory: Inventory) -> Iterator[Mistake]:
         yield from error.mistakes
 
 
+def _check_cage(inventory: Inventory) -> Iterator[Mistake]:
+    """A ring uses both cages, each for one neighbour."""
+    for host in inventory.nodes:
+        cage = inventory.value(host, "fabric_cage")
+        if cage and inventory.value(host, "fabric_topology") == RING:
+            what = f"fabric_cage is {shown(cage)}; limit: empty in a ring, where each neighbour has a cage of its own"
+            yield Mistake(host, what, "remove fabric_cage: the cage of each link is found by who answers on it")
+
+
 def _plan_input_mistakes(inventory: Inventory) -> Iterator[Mistake]:
     for host in inventory.nodes:
         for name, least in PLAN_INPUTS.items():
@@ -288,6 +301,17 @@ def _check_profile(inventory: Inventory) -> Iterator[Mistake]:
         yield Mistake(ALL_NODES, inventory.profile.reason, "correct the file")
     elif inventory.profile is not None:
         yield from _shape_mistakes(inventory, inventory.profile.get("parallel"))
+
+
+def _check_nccl(inventory: Inventory) -> Iterator[Mistake]:
+    """Variables of NCCL that break every launch, whatever the nodes are like."""
+    variables = inventory.profile.get("nccl_env") if isinstance(inventory.profile, Mapping) else None
+    if not isinstance(variables, Mapping) or _has_unreadable(inventory, tuple(PLAN_INPUTS)):
+        return
+    head = inventory.nodes[0]
+    topology, prefix = inventory.value(head, "fabric_topology"), inventory.value(head, "fabric_link_prefix")
+    for what, remedy in forbidden(variables, str(topology), _as_int(prefix) if is_int(prefix) else 0):
+        yield Mistake(ALL_NODES, f"the profile's nccl_env: {what}", remedy)
 
 
 def _profile_name_problem(name: object, existing: Sequence[str]) -> str:
@@ -321,5 +345,7 @@ RULES: tuple[Callable[[Inventory], Iterator[Mistake]], ...] = (
     _check_types,
     _check_equality,
     _check_addresses,
+    _check_cage,
     _check_profile,
+    _check_nccl,
 )

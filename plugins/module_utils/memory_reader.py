@@ -4,38 +4,35 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 from .facts import Process, Processes
-
-Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
+from .machine import Machine
 
 # How many of the largest resident processes are named.
 NAMED = 5
 MIB = 1024**2
 
 
-def read_processes(roots: Sequence[Path], run: Run) -> Processes:
-    """Read below the first of the roots that has what is asked for."""
-    found = list(_processes(roots))
+def read_processes(machine: Machine) -> Processes:
+    """All of it."""
+    found = list(_processes(machine))
     return {
-        "gpu": gpu_processes(roots, run),
+        "gpu": gpu_processes(machine),
         "resident": sorted((process for process, _ in found), key=lambda one: -one["bytes"])[:NAMED],
-        "low_watermark": low_watermark(_text(roots, "proc/zoneinfo")),
+        "low_watermark": low_watermark(machine.text("proc/zoneinfo")),
         "earlyoom": next((argv for process, argv in found if process["name"] == "earlyoom"), None),
-        "nfs_threads": nfs_threads(_text(roots, "proc/fs/nfsd/threads")),
+        "nfs_threads": nfs_threads(machine.text("proc/fs/nfsd/threads")),
     }
 
 
-def gpu_processes(roots: Sequence[Path], run: Run) -> list[Process]:
+def gpu_processes(machine: Machine) -> list[Process]:
     """What nvidia-smi shows; on a GB10 it gives the memory of a process although it gives none of the GPU."""
-    tool = next((str(root / "usr/bin/nvidia-smi") for root in roots if (root / "usr/bin/nvidia-smi").exists()), None)
+    tool = machine.tool("usr/bin/nvidia-smi")
     if tool is None:
         return []
     query = ["--query-compute-apps=pid,process_name,used_memory", "--format=csv,noheader,nounits"]
-    done = run([tool, *query])
+    done = machine.run([tool, *query])
     return list(parse_gpu_processes(done.stdout)) if done.returncode == 0 else []
 
 
@@ -61,39 +58,19 @@ def nfs_threads(text: str) -> int:
     return int(text) if text.strip().isdigit() else 0
 
 
-def _processes(roots: Sequence[Path]) -> Iterator[tuple[Process, list[str]]]:
+def _processes(machine: Machine) -> Iterator[tuple[Process, list[str]]]:
     """Every process with its argument list; kernel threads have no memory of their own."""
-    for root in roots:
-        folders = [path for path in _listing(root / "proc") if path.name.isdigit()]
-        if folders:
-            yield from (found for path in folders if (found := _process(path)))
-            return
+    # A root of stand-in figures has a proc of its own, mostly without any process.
+    numbers = [name for name in machine.all_names("proc") if name.isdigit()]
+    yield from (found for number in numbers if (found := _process(machine, number)))
 
 
-def _process(path: Path) -> tuple[Process, list[str]] | None:
+def _process(machine: Machine, number: str) -> tuple[Process, list[str]] | None:
     """One process, or None when it has ended or is the kernel's."""
-    resident = re.search(r"^VmRSS:\s+(\d+) kB", _file(path / "status"), re.MULTILINE)
+    resident = re.search(r"^VmRSS:\s+(\d+) kB", machine.text(f"proc/{number}/status"), re.MULTILINE)
     if resident is None:
         return None
     # Its own title if it has given itself one, as the engine does, and the name of its program otherwise.
-    argv = _file(path / "cmdline").rstrip("\0").split("\0")
-    name = argv[0].split(" ")[0].rpartition("/")[2] or _file(path / "comm").strip()
-    return {"pid": int(path.name), "name": name, "bytes": int(resident.group(1)) * 1024}, argv
-
-
-def _text(roots: Sequence[Path], name: str) -> str:
-    return next((text for root in roots if (text := _file(root / name))), "")
-
-
-def _file(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-def _listing(path: Path) -> list[Path]:
-    try:
-        return list(path.iterdir())
-    except OSError:
-        return []
+    argv = machine.text(f"proc/{number}/cmdline").rstrip("\0").split("\0")
+    name = argv[0].split(" ")[0].rpartition("/")[2] or machine.word(f"proc/{number}/comm")
+    return {"pid": int(number), "name": name, "bytes": int(resident.group(1)) * 1024}, argv

@@ -12,8 +12,11 @@ LABEL_RANK = "sparkwright.rank"
 
 # The one netplan file that this project writes.
 NETPLAN_FILE = "/etc/netplan/60-sparkwright.yaml"
+SYSCTL_FILE = "/etc/sysctl.d/60-sparkwright-fabric.conf"
 DAEMON_FILE = "/etc/docker/daemon.json"
 
+# NCCL's own file for all processes of the host; the engine's container does not see it.
+NCCL_CONF_FILE = "/etc/nccl.conf"
 NCCL_ENV_FILE = "/etc/sparkwright/nccl.env"
 ENGINE_ENV_FILE = "/etc/sparkwright/engine.env"
 LAUNCH_FILE = "/etc/sparkwright/launch.json"
@@ -26,6 +29,7 @@ RECORD_FILE = "/var/lib/sparkwright/before.json"
 
 # The files of the pure core that the node's start-up check needs; all of them use the standard library alone.
 NODE_LIBRARY = (
+    "arp",
     "bounded",
     "capacity",
     "catalogue",
@@ -33,20 +37,31 @@ NODE_LIBRARY = (
     "checks",
     "checks_fabric",
     "checks_launch",
+    "checks_links",
     "checks_memory",
+    "checks_nccl",
     "checks_node",
+    "checks_rails",
+    "checks_rdma",
     "checks_weights",
     "daemon_config",
+    "fabric_reader",
     "facts",
     "gids",
     "intent",
+    "link_owners",
+    "machine",
     "meminfo",
     "memory_need",
     "memory_reader",
     "model_shape",
     "names",
+    "nccl_env",
     "netplan",
     "node_reader",
+    "probes",
+    "rails",
+    "rdma_schedule",
     "release",
     "safetensors_index",
     "shortage",

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import profiles
+from .address_plan import SWITCH
 from .capacity import bytes_for, capacity, largest_context
 from .executors import Commands, commands_of
 from .intent import Intent, RailEnd
 from .launch import engine_environment
 from .meminfo import CLASSES_KB, GIB, KIB, SYSTEM_BYTES, shown_parts
 from .memory_need import MemoryNeed
+from .nccl_env import forbidden
 from .option_values import Finding
 from .profile_rules import TP_SIZES, contradictions, nodes_text, resized
 from .profiles import Profile
@@ -41,7 +43,7 @@ def plan_for(name: str, profile: Profile, count: int | None = None, image: str =
     """Plan a profile as it is, or resized to another number of nodes: the largest power of two of them computes."""
     wanted = profiles.ranks(profile)
     if count is None or count == wanted:
-        return CapacityPlan(name, profile, wanted, contradictions(profile, image))
+        return CapacityPlan(name, profile, wanted, _refusals(profile, image))
     tp = max(size for size in TP_SIZES if size <= count)
     other = resized(profile, tp)
     shape = other["parallel"]
@@ -50,7 +52,7 @@ def plan_for(name: str, profile: Profile, count: int | None = None, image: str =
         f"is for {nodes_text(wanted)}, and planned here for {nodes_text(count)} with parallel: {written}",
         f"copy it and write parallel: {written}",
     )
-    return CapacityPlan(name, other, count, [finding, *contradictions(other, image)])
+    return CapacityPlan(name, other, count, [finding, *_refusals(other, image)])
 
 
 def report(plan: CapacityPlan) -> str:
@@ -91,7 +93,8 @@ def example_intent(profile: Profile, rank: int) -> Intent:
     """A node of a cluster that does not exist, to show commands with."""
     count = profiles.ranks(profile)
     addresses = [f"{RAIL}{FIRST + number}" for number in range(count)]
-    rails = (RailEnd("rail0", "enp1s0f0np0", addresses[rank], f"{addresses[rank]}/24", 9000),)
+    peers = {f"spark{n + 1}": address for n, address in enumerate(addresses) if n != rank}
+    rail = RailEnd("rail0", "enp1s0f0np0", addresses[rank], f"{addresses[rank]}/24", 9000, peers)
     return Intent(
         host=f"spark{rank + 1}",
         rank=rank,
@@ -99,8 +102,11 @@ def example_intent(profile: Profile, rank: int) -> Intent:
         management=API,
         head="spark1",
         head_address=addresses[0],
-        rails=rails,
-        peers={f"spark{n + 1}": (address,) for n, address in enumerate(addresses) if n != rank},
+        topology=SWITCH,
+        rails=(rail,),
+        socket_netdev=rail.netdev,
+        socket_address=rail.address,
+        socket_peers=rail.peers,
         accelerator=profile["accelerator"],
         memory=MemoryNeed(0, 0, 0, 0, 0, 0),
         weights_path="",
@@ -117,6 +123,12 @@ def example_commands(profile: Profile, rank: int) -> tuple[Commands, dict[str, s
     """The commands and the environment of a rank of that cluster."""
     commands = commands_of(profile, example_intent(profile, rank))
     return commands, engine_environment(profile, commands)
+
+
+def _refusals(profile: Profile, image: str) -> list[Finding]:
+    """What is wrong whatever the nodes are like; without an inventory they are taken to be on a switch."""
+    nccl = forbidden(profile.get("nccl_env", {}), SWITCH, 0)
+    return [*((f"breaks every launch: {what}", remedy) for what, remedy in nccl), *contradictions(profile, image)]
 
 
 def _need(profile: Profile) -> MemoryNeed | None:

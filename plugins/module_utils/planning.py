@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .address_plan import AddressPlan, NodeAddresses
-from .intent import CheckpointNeed, Intent, RailEnd
+from .address_plan import RING, AddressPlan, NodeAddresses
+from .intent import CheckpointNeed, Intent
 from .inventory_rules import Inventory, plan_of
 from .profiles import draft_tokens, drafts_with_own_layer, memory_need, overrides, shape
 
@@ -18,37 +18,44 @@ def make_intents(inventory: Inventory, image_id: str, resolve: Callable[[str], s
     must have, empty when nothing pins it. Raises AddressPlanError.
     """
     plan = plan_of(inventory)
-    return {node.host: _intent(inventory, plan, node, image_id, resolve) for node in plan.nodes}
+    managed = {node.host: resolve(_text(inventory.value(node.host, "ansible_host"), node.host)) for node in plan.nodes}
+    return {node.host: _intent(inventory, plan, node, image_id, managed) for node in plan.nodes}
 
 
 def _intent(
-    inventory: Inventory, plan: AddressPlan, node: NodeAddresses, image_id: str, resolve: Callable[[str], str]
+    inventory: Inventory, plan: AddressPlan, node: NodeAddresses, image_id: str, managed: Mapping[str, str]
 ) -> Intent:
     profile: Any = inventory.profile
 
     def value(name: str) -> Any:
         return inventory.value(node.host, name)
 
-    management = resolve(_text(value("ansible_host"), node.host))
-    head_management = resolve(_text(inventory.value(plan.nodes[0].host, "ansible_host"), plan.nodes[0].host))
+    head, topology = plan.nodes[0].host, str(value("fabric_topology"))
+    ring = topology == RING
+    sockets = managed if ring else {other.host: other.rails[0].address for other in plan.nodes}
     return Intent(
         host=node.host,
         rank=node.rank,
         world_size=len(plan.nodes),
-        management=management,
-        head=plan.nodes[0].host,
-        head_address=plan.head_address,
-        rails=tuple(RailEnd(rail.rail, rail.netdev, rail.address, rail.cidr, rail.mtu) for rail in node.rails),
-        peers={peer.host: tuple(rail.address for rail in peer.rails) for peer in plan.peers(node.host)},
+        management=managed[node.host],
+        head=head,
+        head_address=sockets[head],
+        topology=topology,
+        rails=node.rails,
+        socket_netdev="" if ring else node.rails[0].netdev,
+        socket_address=sockets[node.host],
+        socket_peers={host: address for host, address in sockets.items() if host != node.host},
         accelerator=profile["accelerator"],
         memory=memory_need(profile, head=node.rank == 0),
         weights_path=f"{value('model_store_path')}/{profile['weights']['directory']}",
         weights_pushed=bool(value("model_store_source")),
         image=value("engine_image_ref"),
         image_id=image_id,
-        api_host=_text(inventory.value(plan.nodes[0].host, "serving_api_host"), head_management),
+        api_host=_text(inventory.value(head, "serving_api_host"), managed[head]),
         api_port=profile["serve"]["port"],
         master_port=profile["serve"]["master_port"],
+        cage=_text(value("fabric_cage"), ""),
+        nccl_env={name: str(text) for name, text in profile.get("nccl_env", {}).items()},
         daemon_config=value("container_runtime_daemon_config"),
         checkpoint=checkpoint_need(profile),
         free_memory=bool(value("serving_free_memory")),

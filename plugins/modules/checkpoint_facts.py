@@ -89,6 +89,7 @@ fingerprint:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.checkpoint_reader import SECONDS, read_bounded
+from ansible_collections.sparkwright.cluster.plugins.module_utils.machine import Machine
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import (
     complete,
     damaged,
@@ -107,7 +108,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    weights = read_bounded(module.params["path"], module.params["seconds"])
+    weights = read_bounded(Machine(), module.params["path"], module.params["seconds"])
     module.exit_json(
         changed=False,
         checkpoint=weights,

@@ -91,6 +91,9 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.units import (
     plan,
 )
 
+# systemd reads every unit of the disk for one of these answers; a busy node needs longer than the 25 s of sd-bus.
+PATIENCE = {"SYSTEMD_BUS_TIMEOUT": "120s"}
+
 CLASS = {
     "name": {"type": "str", "required": True},
     "reason": {"type": "str", "required": True},
@@ -109,7 +112,8 @@ class Systemctl:
 
     def __call__(self, *arguments: str, names: Sequence[str] = ()) -> str:
         """Run systemctl; without any names after a verb that needs some, do nothing."""
-        _, out, _ = self.module.run_command(["systemctl", *arguments, *names], check_rc=True)
+        argv = ["systemctl", *arguments, *names]
+        _, out, _ = self.module.run_command(argv, check_rc=True, environ_update=PATIENCE)
         return str(out)
 
     def units(self, scope: str) -> dict[str, Unit]:

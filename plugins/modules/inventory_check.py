@@ -57,7 +57,7 @@ address_plan:
   type: dict
   contains:
     head_address:
-      description: Address of rank 0 on the first rail.
+      description: Address of rank 0 on the first rail; in a ring the one by which it is managed.
       type: str
       sample: 192.168.100.10
     nodes:
@@ -68,9 +68,11 @@ address_plan:
           host: spark1
           rank: 0
           rails:
-            - rail: rail0
-              netdev: enp1s0f0np0
+            - name: rail0
+              netdev: ""
               address: 192.168.100.10
               cidr: 192.168.100.10/24
               mtu: 9000
+              peers:
+                spark2: 192.168.100.11
 """

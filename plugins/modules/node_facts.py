@@ -23,6 +23,11 @@ options:
     description: Also send pings of the full MTU, unfragmented, to every peer on every rail.
     type: bool
     default: false
+  probe_wires:
+    description:
+      - Also ask who else claims an address of a rail, and in a ring or between two nodes who is at the other end.
+    type: bool
+    default: false
   hardware_root:
     description: Root below which hardware files are read first. Filled in from C(sparkwright_hardware_root).
     type: path
@@ -41,17 +46,39 @@ options:
     elements: dict
     default: []
     suboptions:
-      netdev:
-        description: Interface to send from.
+      address:
+        description: Own address; the ping is sent from the interface that has it. Without one there is no answer.
         type: str
         required: true
-      address:
+      peer:
         description: Address of the peer.
         type: str
         required: true
       size:
         description: Bytes of payload, the MTU less 28.
         type: int
+        required: true
+  neighbours:
+    description:
+      - Also ask who else is on the wire of every interface that has a RDMA device. Filled in from the topology.
+    type: bool
+    default: false
+  arp:
+    description:
+      - Addresses to ask for by ARP probes, which teach nobody anything. Answers of the node itself do not count.
+      - Only root can ask; what could not be asked is missing in the answer. Filled in from the address plan.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      netdev:
+        description:
+          - Interface to ask on while no interface has the address. Without one, all that have a RDMA device are tried.
+          - An interface without a carrier is left out.
+        type: str
+      address:
+        description: The IPv4 address.
+        type: str
         required: true
 author: [Sparkwright (@sparkwright)]
 """
@@ -89,7 +116,7 @@ node:
       description: Who holds memory on the GPU, the largest resident processes, earlyoom and the NFS server.
       type: dict
     fabric:
-      description: Network devices, RDMA devices with their GID tables, default routes, netplan files, answered pings.
+      description: Network devices, RDMA devices with their GID tables, routes, who configures them, who answered.
       type: dict
     runtime:
       description: Docker, its images that were asked for, and all containers.
@@ -105,29 +132,35 @@ node:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.node_reader import SUBSETS, NodeReader
+from ansible_collections.sparkwright.cluster.plugins.module_utils.probes import Probes
 
 
 def main() -> None:
     """Read and return."""
     ping = {
-        "netdev": {"type": "str", "required": True},
         "address": {"type": "str", "required": True},
+        "peer": {"type": "str", "required": True},
         "size": {"type": "int", "required": True},
     }
+    arp = {"netdev": {"type": "str"}, "address": {"type": "str", "required": True}}
     module = AnsibleModule(
         argument_spec={
             "subsets": {"type": "list", "elements": "str", "choices": list(SUBSETS), "default": list(SUBSETS)},
             "probe_paths": {"type": "bool", "default": False},
+            "probe_wires": {"type": "bool", "default": False},
             "hardware_root": {"type": "path", "default": "/"},
             "weights_path": {"type": "path"},
             "images": {"type": "list", "elements": "str", "default": []},
             "pings": {"type": "list", "elements": "dict", "options": ping, "default": []},
+            "neighbours": {"type": "bool", "default": False},
+            "arp": {"type": "list", "elements": "dict", "options": arp, "default": []},
         },
         supports_check_mode=True,
     )
     asked = module.params
     reader = NodeReader(asked["hardware_root"])
-    node = reader.read(asked["subsets"], asked["weights_path"], asked["images"], asked["pings"])
+    probes = Probes(asked["pings"], asked["neighbours"], asked["arp"])
+    node = reader.read(asked["subsets"], asked["weights_path"], asked["images"], probes)
     module.exit_json(changed=False, node=node)
 
 

@@ -34,18 +34,27 @@ intent:
   description: The node's rank, rails with addresses, peers, ports, image and memory need in bytes.
   returned: success
   type: dict
-netplan:
-  description: Text of our netplan file.
-  returned: success
-  type: str
-rails_current:
-  description: Whether every rail has its planned address and MTU now.
-  returned: success
-  type: bool
-nccl_env:
-  description: Text of the NCCL environment file.
-  returned: success
-  type: str
+fabric:
+  description:
+    - What makes the rails what they should be. Fails when the interface of a rail cannot be found.
+  returned: when the fabric was read
+  type: dict
+  contains:
+    files:
+      description: Our netplan file, the drop-in for sysctl and the NCCL environment, as for C(managed_files).
+      type: list
+      elements: dict
+    rails_current:
+      description: Whether every rail has its planned address and MTU now.
+      type: bool
+    strict:
+      description: The interfaces of rails whose reverse path filter is strict now.
+      type: list
+      elements: str
+    wake:
+      description: Interfaces that must be up before anyone can say where the rails are; empty when they are known.
+      type: list
+      elements: str
 daemon_json:
   description: Merged text of Docker's configuration; null when there is nothing to add.
   returned: success

@@ -20,10 +20,19 @@ options:
     type: str
     required: true
     choices: [preflight, fabric, weights, image, launch, serving, all]
+  rdma:
+    description: Name of the variable in which a task with C(sparkwright.cluster.rdma_probe) was registered.
+    type: str
   report:
     description: Also write facts, intents, the rendered launch of every rank and results to
       C(reports/<inventory>-<report>.json) on the controller.
     type: str
+  picture:
+    description:
+      - Also show the fabric as a table, an interface a line; with O(report), also draw it to
+        C(reports/<inventory>-<report>.svg).
+    type: bool
+    default: false
 notes:
   - Run it once, with C(run_once), in a play over all nodes. No host is contacted.
 attributes:

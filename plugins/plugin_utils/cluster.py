@@ -20,14 +20,16 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import W
 from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import Intent
 from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rules import Inventory
 from ansible_collections.sparkwright.cluster.plugins.module_utils.launch import HostPaths, Launch, render
+from ansible_collections.sparkwright.cluster.plugins.module_utils.machine import Machine
 from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import NcclEnvError, nccl_env
 from ansible_collections.sparkwright.cluster.plugins.module_utils.planning import make_intents
+from ansible_collections.sparkwright.cluster.plugins.module_utils.rails import resolve
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import one_line, plain, read_inventory
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The inventory, its profile, and every node's intent."""
+    """The inventory, its profile, and every node's intent, whose rails have no interface yet."""
 
     inventory: Inventory
     profile: Mapping[str, Any]
@@ -50,32 +52,30 @@ def make_plan(templar: Templar, task_vars: Mapping[str, Any]) -> Plan:
     return Plan(inventory, inventory.profile, intents)
 
 
-def make_cluster(plan: Plan, task_vars: Mapping[str, Any], registered: str) -> Cluster:
-    """The plan with the facts that the task `register: <registered>` left on every node."""
+def make_cluster(plan: Plan, task_vars: Mapping[str, Any], registered: str, rdma: str | None = None) -> Cluster:
+    """The plan with the facts that the task `register: <registered>` left on every node, and the rails found there.
+
+    `rdma` is what a task with rdma_probe was registered as; a node that skipped it was not asked.
+    """
     facts = {host: _facts(task_vars, host, registered) for host in plan.intents}
-    hashes = {host: launch.config_hash for host in plan.intents if (launch := launch_of(plan, host, facts[host]))}
-    return Cluster(facts, plan.intents, hashes, weights_source(plan))
+    found = resolve(plan.intents, facts)
+    launches = {host: launch_of(plan, intent, facts[host]) for host, intent in found.intents.items()}
+    hashes = {host: launch.config_hash for host, launch in launches.items() if launch}
+    return Cluster(facts, found.intents, hashes, weights_source(plan), found.doubts, _probes(task_vars, plan, rdma))
 
 
-def nccl_of(plan: Plan, host: str, facts: Mapping[str, Any]) -> dict[str, str]:
-    """A node's NCCL environment. Raises NcclEnvError, also when the fabric was not read."""
-    if "fabric" not in facts:
-        raise NcclEnvError("the fabric was not read")
-    tunables = {name: str(value) for name, value in plan.profile.get("nccl_env", {}).items()}
-    return nccl_env(plan.intents[host].rails, facts["fabric"], tunables)
-
-
-def launch_of(plan: Plan, host: str, facts: Mapping[str, Any]) -> Launch | None:
-    """A node's launch, or None as long as its fabric leaves it undecided."""
-    intent = plan.intents[host]
+def launch_of(plan: Plan, intent: Intent, facts: Mapping[str, Any]) -> Launch | None:
+    """The launch of a node whose rails were found, or None as long as its fabric leaves it undecided."""
     try:
-        nccl = nccl_of(plan, host, facts)
+        nccl = nccl_env(intent, facts["fabric"]) if "fabric" in facts else None
     except NcclEnvError:
+        nccl = None
+    if nccl is None:
         return None
     paths = HostPaths(
-        models=plan.value(host, "model_store_path"),
-        cache=plan.value(host, "serving_cache_path"),
-        extra_mounts=tuple(plan.value(host, "serving_extra_mounts")),
+        models=plan.value(intent.host, "model_store_path"),
+        cache=plan.value(intent.host, "serving_cache_path"),
+        extra_mounts=tuple(plan.value(intent.host, "serving_extra_mounts")),
     )
     found = facts.get("runtime", {}).get("images", {}).get(intent.image)
     return render(plan.profile, intent, paths, nccl, intent.image_id or found or intent.image)
@@ -85,7 +85,7 @@ def weights_source(plan: Plan) -> Weights | None:
     """The checkpoint on the controller that is copied to the nodes, or None when they have it already."""
     head = next(iter(plan.intents.values()))
     source = plan.value(head.host, "model_store_source")
-    return read_weights(Path(source).expanduser()) if source else None
+    return read_weights(Machine(), str(Path(source).expanduser())) if source else None
 
 
 def address_of(name: str) -> str:
@@ -123,6 +123,13 @@ def archive_image_id(archive: Path) -> str:
             "remedy: correct engine_image_archive"
         ) from None
     return f"sha256:{digest}"
+
+
+def _probes(task_vars: Mapping[str, Any], plan: Plan, registered: str | None) -> dict[str, Any]:
+    if registered is None:
+        return {}
+    results = {host: plain(task_vars["hostvars"][host].get(registered)) or {} for host in plan.intents}
+    return {host: result["rdma_probe"] for host, result in results.items() if "rdma_probe" in result}
 
 
 def _facts(task_vars: Mapping[str, Any], host: str, registered: str) -> Any:

@@ -21,7 +21,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rule
     owned_prefixes,
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.mistakes import ALL_NODES, Mistake
-from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import forbidden
+from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import env_file
 from ansible_collections.sparkwright.cluster.plugins.module_utils.profile_rules import (
     contradictions,
     executor_findings,
@@ -68,7 +68,7 @@ def read_variables(templar: Templar, hostvars, host: str, prefixes: tuple[str, .
 
 
 def profile_mistakes(profile: object) -> list[Mistake]:
-    """What the profile's schema finds, one line each, and NCCL variables that break every launch.
+    """What the profile's schema finds, one line each, and variables that no environment file can carry.
 
     A profile that could not be read has its own line already.
     """
@@ -77,12 +77,20 @@ def profile_mistakes(profile: object) -> list[Mistake]:
     schema = json.loads((REPO / "profiles" / "schema.json").read_text(encoding="utf-8"))
     errors = sorted(Draft202012Validator(schema).iter_errors(profile), key=lambda error: error.json_path)
     lines = [f"the profile at {error.json_path}: {error.message}" for error in errors]
-    tunables = profile.get("nccl_env")
-    found = forbidden(tunables) if isinstance(tunables, Mapping) else []
-    return [
-        *(Mistake(ALL_NODES, line, "correct the profile") for line in lines),
-        *(Mistake(ALL_NODES, f"the profile's nccl_env: {what}", remedy) for what, remedy in found),
-    ]
+    for section in ("engine_env", "nccl_env"):
+        lines += environment_faults(section, profile.get(section))
+    return [Mistake(ALL_NODES, line, "correct the profile") for line in lines]
+
+
+def environment_faults(section: str, variables: object) -> list[str]:
+    """Why a profile's variables cannot be written for Docker; what is no mapping of text has its line already."""
+    if not isinstance(variables, Mapping):
+        return []
+    try:
+        env_file({str(name): str(value) for name, value in variables.items()})
+    except ValueError as error:
+        return [f"the profile at $.{section}: {error}"]
+    return []
 
 
 def profile_contradictions(inventory: Inventory, deploys: bool) -> list[Mistake]:

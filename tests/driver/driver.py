@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -13,10 +14,12 @@ import ansible_runner
 import yaml
 
 REPO = Path(__file__).resolve().parents[2]
-LAB = REPO / "inventory" / "lab"
-STATE = REPO / "lab" / ".state"
-# Seconds. A whole first run with the load of the engine takes about four minutes on two cores.
-LONGEST_RUN = 900
+# Which lab: `lab`, the containers, or `lab-vm`, the virtual machines.
+NAME = os.environ.get("SPARKWRIGHT_LAB", "lab")
+LAB = REPO / "inventory" / NAME
+STATE = REPO / "lab" / ".state" / NAME.removeprefix("lab").removeprefix("-")
+# Seconds. A first run with the load of the engine takes about four minutes on two cores; emulated machines are slow.
+LONGEST_RUN = 900 if NAME == "lab" else 2400
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import copy
 import json
 import struct
 from dataclasses import replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.catalogue import CATALOGUE
@@ -15,6 +15,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import e
 from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import Intent, RailEnd
 from ansible_collections.sparkwright.cluster.plugins.module_utils.meminfo import GIB
 from ansible_collections.sparkwright.cluster.plugins.module_utils.memory_need import MemoryNeed
+from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import env_file, nccl_env
 from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import render_netplan
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import INDEX_NAME
 
@@ -31,14 +32,24 @@ SHARD1, SHARD2 = "model-00001-of-00002.safetensors", "model-00002-of-00002.safet
 GONE = object()
 
 
-def rails(rank: int) -> tuple[RailEnd, ...]:
-    ends = (("rail0", NETDEV0, f"192.168.100.{10 + rank}"), ("rail1", NETDEV1, f"192.168.101.{10 + rank}"))
-    return tuple(RailEnd(name, netdev, address, f"{address}/24", 9000) for name, netdev, address in ends)
+def rails(rank: int, count: int = 4) -> tuple[RailEnd, ...]:
+    """The ends of both rails on spark<rank + 1>, on a switch that joins `count` nodes."""
+    return tuple(
+        rail_end(name, netdev, rank, {f"spark{n + 1}": f"{subnet}.{10 + n}" for n in range(count)})
+        for name, netdev, subnet in (("rail0", NETDEV0, "192.168.100"), ("rail1", NETDEV1, "192.168.101"))
+    )
+
+
+def rail_end(name: str, netdev: str, rank: int, addresses: dict[str, str], prefix: int = 24) -> RailEnd:
+    """The end of spark<rank + 1> of a rail whose ends have these addresses."""
+    own = f"spark{rank + 1}"
+    peers = {host: address for host, address in addresses.items() if host != own}
+    return RailEnd(name, netdev, addresses[own], f"{addresses[own]}/{prefix}", 9000, peers)
 
 
 def intent(rank: int = 0, count: int = 4, **changes) -> Intent:
     """What spark<rank + 1> is meant to be."""
-    peers = {f"spark{n + 1}": tuple(rail.address for rail in rails(n)) for n in range(count) if n != rank}
+    ends = changes.get("rails") or rails(rank, count)
     memory = MemoryNeed(
         weights=90 * GIB,
         kv_cache=2 * GIB,
@@ -56,8 +67,11 @@ def intent(rank: int = 0, count: int = 4, **changes) -> Intent:
         management=f"10.0.0.{11 + rank}",
         head="spark1",
         head_address="192.168.100.10",
-        rails=rails(rank),
-        peers=peers,
+        topology="switch",
+        rails=ends,
+        socket_netdev=ends[0].netdev,
+        socket_address=ends[0].address,
+        socket_peers=ends[0].peers,
         accelerator="cuda",
         memory=memory,
         weights_path="/models/big",
@@ -89,29 +103,61 @@ def rdma_device(rail: RailEnd) -> dict:
     gids = [(local, kinds[0]), (local, kinds[1]), (gid_of(rail.address), kinds[0]), (gid_of(rail.address), kinds[1])]
     rows = [gid_row(index, gid, kind, rail.netdev) for index, (gid, kind) in enumerate(gids)]
     port = {"state": "ACTIVE", "phys_state": "LinkUp", "rate": "200 Gb/sec (4X HDR)", "link_layer": "Ethernet"}
-    return {"netdev": rail.netdev, "port": {**port, "gids": rows}}
+    return {"netdev": rail.netdev, "firmware": "28.45.4028", "port": {**port, "gids": rows}}
 
 
-def netdev(*addresses: str, mtu: int = 1500) -> dict:
-    link = {"mtu": mtu, "speed": 200000, "operstate": "UP", "mac": "4c:bb:47:2c:10:0a", "phys_port_name": None}
-    return {**link, "addresses": list(addresses)}
+def netdev(*addresses: str, mtu: int = 1500, **changes) -> dict:
+    """An interface that is up, of no PCI device, without a reverse-path filter."""
+    link = {
+        "mtu": mtu,
+        "speed": 200000,
+        "operstate": "UP",
+        "carrier": True,
+        "mac": "4c:bb:47:2c:10:0a",
+        "phys_port_name": None,
+        "driver": None,
+        "pci": None,
+        "addresses": list(addresses),
+        "link_local": "fe80::4ebb:47ff:fe2c:100a",
+        "rp_filter": 0,
+        "manager": "networkd",
+    }
+    return link | changes
+
+
+def rail_netdev(rail: RailEnd) -> dict:
+    """A twin of the first cage as a healthy Spark shows it: a PCIe link of generation 5 with four lanes."""
+    domain = "0002" if rail.netdev.startswith("enP2") else "0000"
+    pci = {"address": f"{domain}:01:00.0", "speed": 32.0, "max_speed": 32.0, "width": 4, "max_width": 4}
+    return netdev(rail.cidr, mtu=rail.mtu, phys_port_name="p0", driver="mlx5_core", pci=pci, rp_filter=2)
 
 
 def fabric(rank: int = 0) -> dict:
-    ends = rails(rank)
-    others = [rails(n) for n in range(8) if n != rank]
-    return {
+    ends = rails(rank, 8)
+    others = [rails(n, 8) for n in range(8) if n != rank]
+    found = {
         "netdevs": {
             "lo": netdev("127.0.0.1/8", mtu=65536),
             "enP7s7": netdev(f"10.0.0.{11 + rank}/24"),
-            **{rail.netdev: netdev(rail.cidr, mtu=rail.mtu) for rail in ends},
+            **{rail.netdev: rail_netdev(rail) for rail in ends},
         },
         "rdma": {name: rdma_device(rail) for name, rail in zip((DEVICE0, DEVICE1), ends, strict=True)},
-        "default_routes": ["enP7s7"],
+        "routes": [
+            {"dst": "default", "dev": "enP7s7", "gateway": "10.0.0.1"},
+            {"dst": "10.0.0.0/24", "dev": "enP7s7", "gateway": None},
+            *({"dst": str(IPv4Interface(end.cidr).network), "dev": end.netdev, "gateway": None} for end in ends),
+        ],
         "netplan": {"/etc/netplan/60-sparkwright.yaml": [NETDEV1, NETDEV0], "/etc/netplan/50-lan.yaml": ["enP7s7"]},
-        "pings": {f"{rail.netdev} {rail.address}": True for peer in others for rail in peer},
+        "profiles": {},
         "own_netplan": render_netplan(ends),
+        "nccl_env": None,
+        "nccl_conf": None,
+        "pings": {f"{o.address} {p.address}": True for peer in others for o, p in zip(ends, peer, strict=True)},
+        "neighbours": {},
+        "macs": {f"{rail.netdev} {rail.address}": [] for rail in ends},
+        "unreadable": [],
     }
+    return {**found, "nccl_env": env_file(nccl_env(intent(rank, 8), found))}
 
 
 def engine_container(host: str, state: str = "running") -> dict:

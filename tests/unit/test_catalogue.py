@@ -28,4 +28,8 @@ def test_a_node_that_does_not_answer_is_named_once():
 
 def test_every_check_looks_at_a_section_that_exists():
     assert {rule.needs for rule in CATALOGUE} <= {"", *SECTIONS}
-    assert sorted(rule.id for rule in CATALOGUE if not rule.needs) == ["node.reachable", "weights.source"]
+    assert sorted(rule.id for rule in CATALOGUE if not rule.needs) == [
+        "fabric.rdma-write",
+        "node.reachable",
+        "weights.source",
+    ]

@@ -10,7 +10,7 @@ from builders import SHARD1, SHARD2, safetensors, write_checkpoint
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils import checkpoint_reader
 from ansible_collections.sparkwright.cluster.plugins.module_utils.checkpoint_reader import read_bounded, read_weights
-from ansible_collections.sparkwright.cluster.plugins.module_utils.node_reader import run_command
+from ansible_collections.sparkwright.cluster.plugins.module_utils.machine import Machine, run_command
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import (
     INDEX_NAME,
     damaged,
@@ -20,6 +20,10 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_in
 )
 
 NOTES = "notes.safetensors"
+
+
+def read(path):
+    return read_weights(Machine(), str(path))
 
 
 def truncate(path):
@@ -55,7 +59,7 @@ def link_to_nowhere(path):
 def test_a_checkpoint_on_disk(tmp_path, harm, lost, broken):
     path = write_checkpoint(tmp_path / "model")
     harm(path)
-    found = read_weights(path)
+    found = read(path)
     assert (found["error"], missing(found), damaged(found)) == (None, lost, broken)
     assert found["tensors"] == {SHARD1: 2, SHARD2: 3}
     assert found["disk_free"] > 0
@@ -75,36 +79,36 @@ def test_a_checkpoint_on_disk(tmp_path, harm, lost, broken):
 def test_an_index_that_cannot_be_read(tmp_path, index, error):
     if index is not None:
         (tmp_path / INDEX_NAME).write_text(index)
-    found = read_weights(tmp_path)
+    found = read(tmp_path)
     assert (found["error"], found["tensors"], found["shards"]) == (error, {}, {})
 
 
 def test_the_configuration_counts_as_well(tmp_path):
     path = write_checkpoint(tmp_path)
-    assert len(read_weights(path)["config_sha256"]) == 64
+    assert len(read(path)["config_sha256"]) == 64
     (path / "config.json").unlink()
-    assert read_weights(path)["config_sha256"] is None
+    assert read(path)["config_sha256"] is None
 
 
 def test_a_surplus_shard_is_named(tmp_path):
     path = write_checkpoint(tmp_path)
     (path / NOTES).write_bytes(b"?")
-    assert surplus(read_weights(path)) == [NOTES]
+    assert surplus(read(path)) == [NOTES]
 
 
 def test_the_keys_of_the_configuration_that_decide_about_the_cache(tmp_path):
     path = write_checkpoint(tmp_path)
     (path / "config.json").write_text(json.dumps({"num_hidden_layers": 2, "vocab_size": 9, "kv_lora_rank": None}))
-    assert read_weights(path)["config"] == {"num_hidden_layers": 2, "kv_lora_rank": None}
+    assert read(path)["config"] == {"num_hidden_layers": 2, "kv_lora_rank": None}
     (path / "config.json").write_text(json.dumps({"text_config": {"num_hidden_layers": 3}, "num_hidden_layers": 2}))
-    assert read_weights(path)["config"] == {"num_hidden_layers": 3}
+    assert read(path)["config"] == {"num_hidden_layers": 3}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"text_config": 5}'])
 def test_a_configuration_that_cannot_be_read_says_nothing(tmp_path, text):
     path = write_checkpoint(tmp_path)
     (path / "config.json").write_text(text)
-    assert read_weights(path)["config"] == {}
+    assert read(path)["config"] == {}
 
 
 LAYERS = {
@@ -135,7 +139,7 @@ def write_layers(path, shards=LAYERS):
 
 
 def test_the_bytes_by_layer_by_type_and_by_what_is_split(tmp_path):
-    found = read_weights(write_layers(tmp_path))
+    found = read(write_layers(tmp_path))
     assert found["prefixes"] == {"model.layers.0.": 1024, "model.layers.78.": 500, "lm_head.": 300}
     assert found["dtypes"] == {"U8": 1500, "F32": 4, "BF16": 320}
     assert (found["split"], found["repeated"]) == (1800, 24)
@@ -145,7 +149,7 @@ def test_the_bytes_by_layer_by_type_and_by_what_is_split(tmp_path):
 def test_a_layer_that_the_index_names_is_known_while_its_shard_is_missing(tmp_path):
     path = write_layers(tmp_path)
     (path / "two.safetensors").unlink()
-    found = read_weights(path)
+    found = read(path)
     assert found["prefixes"] == {"model.layers.0.": 1024, "model.layers.78.": 0, "lm_head.": 0}
     assert missing(found) == ["two.safetensors"]
 
@@ -155,28 +159,29 @@ def test_a_shard_that_lacks_a_tensor_of_the_index_is_damaged(tmp_path):
     index = json.loads((path / INDEX_NAME).read_text())
     index["weight_map"]["model.layers.78.eh_proj.weight"] = "two.safetensors"
     (path / INDEX_NAME).write_text(json.dumps(index))
-    assert damaged(read_weights(path)) == ["two.safetensors"]
+    assert damaged(read(path)) == ["two.safetensors"]
 
 
 def test_two_copies_have_one_fingerprint_and_another_layout_has_another(tmp_path):
     one, two = write_layers(tmp_path / "one"), write_layers(tmp_path / "two")
-    assert fingerprint(read_weights(one)) == fingerprint(read_weights(two))
+    assert fingerprint(read(one)) == fingerprint(read(two))
     swapped = {**LAYERS, "two.safetensors": dict(reversed(LAYERS["two.safetensors"].items()))}
-    assert fingerprint(read_weights(write_layers(two, swapped))) != fingerprint(read_weights(one))
+    assert fingerprint(read(write_layers(two, swapped))) != fingerprint(read(one))
 
 
 def test_a_dead_mount_is_an_error_in_words(monkeypatch):
-    monkeypatch.setattr(checkpoint_reader, "read_weights", lambda path: run_command(["sleep", "3"]))
-    found = read_bounded("/mnt/models", 0.2)
+    monkeypatch.setattr(checkpoint_reader, "read_weights", lambda *_: run_command(["sleep", "3"]))
+    found = read_bounded(Machine(), "/mnt/models", 0.2)
     assert (found["path"], found["error"]) == ("/mnt/models", "it did not answer within 0.2 s")
 
 
 def test_a_directory_that_fails_is_an_error_in_words(monkeypatch):
-    def fail(path):
+    def fail(machine, path):
         raise OSError(116, "Stale file handle")
 
     monkeypatch.setattr(checkpoint_reader, "read_weights", fail)
-    assert read_bounded("/mnt/models")["error"] == "it cannot be read: OSError: [Errno 116] Stale file handle"
+    found = read_bounded(Machine(), "/mnt/models")
+    assert found["error"] == "it cannot be read: OSError: [Errno 116] Stale file handle"
 
 
 def big_checkpoint():
@@ -205,7 +210,7 @@ def test_a_checkpoint_of_400_gb_is_read_in_less_than_two_seconds(tmp_path):
     seconds: list[float] = []
     while len(seconds) < 3 and not any(second < 2 for second in seconds):
         start = seconds_of_children()
-        found = read_bounded(str(path), 60)
+        found = read_bounded(Machine(), str(path), 60)
         seconds.append(seconds_of_children() - start)
     assert found["split"] + found["repeated"] > 400 * 10**9
     assert sum(found["tensors"].values()) == 79 * 256 * 3 * 4

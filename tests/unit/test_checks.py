@@ -83,7 +83,17 @@ def test_a_rule_returns_its_own_id(entry):
 
 def test_checks_come_in_the_order_of_a_look_at_a_node():
     kinds = list(dict.fromkeys(entry.run.__module__.rpartition(".")[2] for entry in CATALOGUE))
-    assert kinds == ["checks_node", "checks_memory", "checks_fabric", "checks_weights", "checks_launch"]
+    assert kinds == [
+        "checks_node",
+        "checks_memory",
+        "checks_rails",
+        "checks_links",
+        "checks_fabric",
+        "checks_nccl",
+        "checks_rdma",
+        "checks_weights",
+        "checks_launch",
+    ]
 
 
 def test_an_id_is_taken_once():

@@ -15,11 +15,16 @@ def on_spark2(*path, value):
     return {"facts": {(SPARK2, "fabric", *path): value}}
 
 
+def default_route(netdev):
+    return {"dst": "default", "dev": netdev, "gateway": "10.0.0.1"}
+
+
 CASES = {
     "no interface": (
         on_spark2("netdevs", NETDEV1, value=GONE),
-        "refuse fabric.netdev spark2: there is no interface enP2p1s0f0np0, only enP7s7, enp1s0f0np0; limit: the"
-        " interface of rail1; remedy: correct fabric_rails",
+        "refuse fabric.rail spark2: there is no interface enP2p1s0f0np0, only enP7s7, enp1s0f0np0; limit: the"
+        " interface of rail1; remedy: correct fabric_rails, or leave out netdev there to have it found; then run"
+        " site.yml",
         f"refuse fabric.address spark2: enP2p1s0f0np0 has no address; limit: 192.168.101.11/24 alone; remedy: {APPLY}",
         f"refuse fabric.mtu spark2: the MTU of enP2p1s0f0np0 is 0; limit: 9000; remedy: {APPLY}",
     ),
@@ -36,7 +41,7 @@ CASES = {
         " check the cable and `rdma link show`",
     ),
     "a default route": (
-        on_spark2("default_routes", value=["enP7s7", NETDEV0]),
+        on_spark2("routes", value=[default_route("enP7s7"), default_route(NETDEV0)]),
         "refuse fabric.default-route spark2: the default route leaves through enP7s7, enp1s0f0np0; limit: not"
         " enp1s0f0np0; remedy: remove the gateway of enp1s0f0np0 from netplan or NetworkManager",
     ),
@@ -73,6 +78,9 @@ CASES = {
         "refuse fabric.gid spark2: rocep1s0f0 is DOWN with 0 IB/RoCE v1 fe80::4ebb:47ff:fe2c:100a, 1 RoCE v2"
         " fe80::4ebb:47ff:fe2c:100a, 2 IB/RoCE v1 192.168.100.11, 3 RoCE v2 192.168.100.11; limit: ACTIVE with RoCE v2"
         " 192.168.100.11; remedy: check the cable of enp1s0f0np0, then `netplan apply`",
+        "refuse fabric.nccl-env spark2: NCCL_IB_HCA==rocep1s0f0,roceP2p1s0f0 selects roceP2p1s0f0; limit: what the"
+        " inventory asks for, with rocep1s0f0, roceP2p1s0f0, the devices of the rails; remedy: check the cables and"
+        " `rdma link show`",
     ),
     "a table without the address": (
         on_spark2("rdma", DEVICE0, "port", "gids", value=[gid_row(1, LOCAL)]),
@@ -90,7 +98,7 @@ CASES = {
         " check the cable of enp1s0f0np0, then `netplan apply`",
     ),
     "a silent peer": (
-        on_spark2("pings", f"{NETDEV1} 192.168.101.13", value=False),
+        on_spark2("pings", "192.168.101.11 192.168.101.13", value=False),
         "refuse fabric.path spark2: 2 of 3 peers answer on enP2p1s0f0np0 with 9000 bytes, not spark4; limit: all peers;"
         " remedy: set the same MTU on both ends and on the switch",
     ),
@@ -140,7 +148,7 @@ def test_the_row_of_the_address_may_be_anywhere(index):
     [
         on_spark2("netplan", value={}),
         on_spark2("own_netplan", value=None),
-        on_spark2("default_routes", value=[]),
+        on_spark2("routes", value=[]),
         on_spark2("netdevs", "docker0", value=netdev("172.17.0.1/16")),
     ],
     ids=str,

@@ -71,6 +71,21 @@ def test_a_worker_of_llamacpp_listens_on_its_rail_alone():
     assert found.container == ["rpc-server", "--host", "192.168.100.13", "--port", "50052"]
 
 
+def test_in_a_ring_ranks_meet_where_everyone_speaks_tcp():
+    peers = {f"spark{n}": f"10.0.0.{10 + n}" for n in (2, 3, 4)}
+    ring = {"topology": "ring", "head_address": "10.0.0.11", "master_port": 26479}
+    head = intent(0, socket_address="10.0.0.11", socket_peers=peers, **ring)
+    worker = intent(2, socket_address="10.0.0.13", **ring)
+    assert commands_of(RAY, head).container[3:5] == ["--node-ip-address", "10.0.0.11"]
+    assert commands_of(RAY, worker).container[2:6] == [
+        *("--node-ip-address", "10.0.0.13"),
+        *("--address", "10.0.0.11:26479"),
+    ]
+    workers = "10.0.0.12:26479,10.0.0.13:26479,10.0.0.14:26479"
+    assert workers in commands_of(LLAMACPP, head).container
+    assert commands_of(LLAMACPP, worker).container == ["rpc-server", "--host", "10.0.0.13", "--port", "26479"]
+
+
 @pytest.mark.parametrize(
     ("executor", "head", "mib"),
     [("mp", True, 0), ("mp", False, 0), ("llamacpp", True, 0), ("ray", True, 351), ("ray", False, 266)],

@@ -25,6 +25,8 @@ FABRIC_SPECS = {
     "fabric_rails": {"type": "list", "elements": "dict", "default": RAILS},
     "fabric_mtu": {"type": "int", "default": 9000},
     "fabric_host_offset": {"type": "int", "default": 1},
+    "fabric_topology": {"type": "str", "default": "switch"},
+    "fabric_link_prefix": {"type": "int", "default": 31},
 }
 PLAY = [
     {
@@ -120,7 +122,14 @@ def test_a_good_inventory_gives_the_plan_and_the_profile(checkout, arguments):
     assert result["profile_file"] == str(checkout / "profiles/tiny.yml")
     assert result["address_plan"]["head_address"] == "198.51.100.1"
     assert result["address_plan"]["nodes"]["spark2"]["rails"] == [
-        {"rail": "rail0", "netdev": "eth1", "address": "198.51.100.2", "cidr": "198.51.100.2/30", "mtu": 9000}
+        {
+            "name": "rail0",
+            "netdev": "eth1",
+            "address": "198.51.100.2",
+            "cidr": "198.51.100.2/30",
+            "mtu": 9000,
+            "peers": {"spark1": "198.51.100.1"},
+        }
     ]
 
 
@@ -135,11 +144,12 @@ def test_templates_are_evaluated_as_the_host_sees_them(checkout):
     nodes = success(run(checkout, subject))["address_plan"]["nodes"]
     assert nodes["spark2"]["rank"] == 1
     assert nodes["spark2"]["rails"][0] == {
-        "rail": "rail0",
+        "name": "rail0",
         "netdev": "eth7",
         "address": "198.51.100.6",
         "cidr": "198.51.100.6/30",
         "mtu": 5000,
+        "peers": {"spark1": "198.51.100.5"},
     }
 
 

@@ -29,13 +29,18 @@ SPECS = {
             "type": "list",
             "elements": "dict",
             "default": RAILS,
-            "options": {"name": TEXT, "netdev": TEXT, "subnet": TEXT},
+            "options": {"name": TEXT, "netdev": {"type": "str"}, "subnet": TEXT},
         },
         "fabric_mtu": {"type": "int", "default": 9000},
         "fabric_host_offset": {"type": "int", "default": 10},
+        "fabric_topology": {"type": "str", "default": "switch"},
+        "fabric_link_prefix": {"type": "int", "default": 31},
+        "fabric_cage": {"type": "str", "default": "", "choices": ["", "p0", "p1"]},
     },
     "serving": {"serving_port": {"type": "int", "default": 8000}},
 }
+POOLS = [{"name": rail["name"], "subnet": rail["subnet"]} for rail in RAILS]
+SHAPE = {"parallel": {"tp": 4, "pp": 1, "dcp": 1}}
 SHARED = {"sparkwright_profile": "tiny-tp4"}
 REMOVED = object()
 
@@ -207,6 +212,54 @@ def test_ranks(ranks, expected):
             id="address-plan",
         ),
         pytest.param(
+            {"everywhere": {"fabric_topology": "swich"}},
+            'all nodes: fabric_topology is "swich" (did you mean switch?); remedy: choose one of switch, direct, ring',
+            id="topology",
+        ),
+        pytest.param(
+            {"everywhere": {"fabric_topology": "ring", "fabric_rails": POOLS, "fabric_link_prefix": 29}},
+            "all nodes: fabric_link_prefix is 29; remedy: choose one of 30, 31",
+            id="link-prefix",
+        ),
+        pytest.param(
+            {"everywhere": {"fabric_topology": "direct"}},
+            "all nodes: fabric_topology is direct with 4 nodes; limit: 2; remedy: set fabric_topology to ring or"
+            " switch",
+            id="too-many-for-a-cable",
+        ),
+        pytest.param(
+            {"spark2": {"fabric_cage": "p2"}},
+            'spark2: fabric_cage is "p2"; remedy: choose one of , p0, p1',
+            id="cage",
+        ),
+        pytest.param(
+            {"everywhere": {"fabric_topology": "ring", "fabric_rails": POOLS}, "spark2": {"fabric_cage": "p1"}},
+            'spark2: fabric_cage is "p1"; limit: empty in a ring, where each neighbour has a cage of its own; '
+            "remedy: remove fabric_cage: the cage of each link is found by who answers on it",
+            id="cage-in-a-ring",
+        ),
+        pytest.param(
+            {"spark2": {"fabric_topology": "ring"}},
+            'all nodes: fabric_topology differs: "switch" on spark1 and spark3 and spark4, "ring" on spark2; '
+            "remedy: set it once, for the group sparks",
+            id="topology-differs",
+        ),
+        pytest.param(
+            {"profile": {**SHAPE, "nccl_env": {"NCCL_IB_DISABLE": 1}}},
+            "all nodes: the profile's nccl_env: NCCL_IB_DISABLE=1 is set; limit: 0 or unset, RoCE runs through NCCL's"
+            " IB code, and without it the fabric drops to TCP; remedy: remove NCCL_IB_DISABLE",
+            id="nccl-without-ib",
+        ),
+        pytest.param(
+            {
+                "everywhere": {"fabric_topology": "ring", "fabric_rails": POOLS},
+                "profile": {**SHAPE, "nccl_env": {"NCCL_ALGO": "Tree"}},
+            },
+            "all nodes: the profile's nccl_env: NCCL_ALGO=Tree is set; limit: Ring in a ring, where a node's ports lead"
+            " to different nodes; remedy: remove NCCL_ALGO",
+            id="a-tree-in-a-ring",
+        ),
+        pytest.param(
             {"spark3": {"fabric_mtu": 1500}},
             "all nodes: fabric_mtu differs: 9000 on spark1 and spark2 and spark4, 1500 on spark3; "
             "remedy: set it once, for the group sparks",
@@ -335,7 +388,7 @@ def test_a_required_option_must_be_in_the_inventory():
 def test_without_specifications_the_plan_still_needs_its_inputs():
     assert lines(replace(inventory(), role_specs={})) == [
         f"all nodes: {name} is not set; remedy: set {name}"
-        for name in ("fabric_rails", "fabric_mtu", "fabric_host_offset")
+        for name in ("fabric_rails", "fabric_mtu", "fabric_host_offset", "fabric_topology", "fabric_link_prefix")
     ]
 
 
@@ -355,6 +408,17 @@ def test_all_mistakes_come_at_once_and_always_in_the_same_order():
         'spark1: serving_port is the string "1" where a whole number belongs',
         'all nodes: sparkwright_profile "nothing" does not exist',
     ]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"NCCL_IB_HCA": "=rocep1s0f0", "NCCL_SOCKET_IFNAME": "=enP7s7", "NCCL_IB_GID_INDEX": 3, "NCCL_NET": "IB"},
+        {"NCCL_ALGO": "Tree", "NCCL_IB_DISABLE": 0},
+    ],
+)
+def test_what_may_be_right_is_left_to_the_nodes(variables):
+    assert lines(inventory(profile={**SHAPE, "nccl_env": variables})) == []
 
 
 def test_a_good_inventory_gives_the_plan():

@@ -6,7 +6,7 @@ import copy
 from itertools import pairwise
 
 import pytest
-from builders import IMAGE_ID, intent
+from builders import IMAGE_ID, intent, rails
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.executors import Commands, commands_of
 from ansible_collections.sparkwright.cluster.plugins.module_utils.launch import (
@@ -233,8 +233,9 @@ def test_what_matters_changes_the_hash(changed):
         {"weights_pushed": True},
         {"daemon_config": {}},
         {"free_memory": True},
-        {"peers": {}},
-        {"rails": ()},
+        {"socket_peers": {}},
+        {"rails": rails(2)},
+        {"topology": "direct"},
         {"image_id": ""},
     ],
     ids=str,

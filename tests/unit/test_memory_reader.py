@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 
 import pytest
+from trees import machine, write
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.memory_reader import (
     low_watermark,
@@ -32,17 +32,10 @@ Node 0, zone   Normal
 """
 
 
-def answering(stdout, code=0):
-    return lambda argv: subprocess.CompletedProcess(argv, code, stdout, "")
-
-
 def process(root, pid, name, kb, cmdline=""):
-    folder = root / "proc" / str(pid)
-    folder.mkdir(parents=True)
     resident = f"VmRSS:\t{kb:8} kB\n" if kb else ""
-    (folder / "status").write_text(f"Name:\t{name[:15]}\nPid:\t{pid}\n{resident}Threads:\t1\n")
-    (folder / "comm").write_text(f"{name[:15]}\n")
-    (folder / "cmdline").write_text(cmdline)
+    status = f"Name:\t{name[:15]}\nPid:\t{pid}\n{resident}Threads:\t1\n"
+    write(root / f"proc/{pid}", {"status": status, "comm": f"{name[:15]}\n", "cmdline": cmdline})
 
 
 @pytest.fixture
@@ -60,7 +53,7 @@ def node(tmp_path):
 
 
 def test_the_largest_resident_processes_come_first(node):
-    found = read_processes([node], answering(""))["resident"]
+    found = read_processes(machine(node))["resident"]
     assert found == [
         {"pid": 4711, "name": "VLLM::EngineCore", "bytes": 109_051_904 * 1024},
         {"pid": 812, "name": "dockerd", "bytes": 85_000 * 1024},
@@ -72,20 +65,18 @@ def test_the_largest_resident_processes_come_first(node):
 
 def test_a_process_without_a_command_line_has_its_short_name(tmp_path):
     process(tmp_path, 901, "agetty", 2_000)
-    assert [one["name"] for one in read_processes([tmp_path], answering(""))["resident"]] == ["agetty"]
+    assert [one["name"] for one in read_processes(machine(tmp_path))["resident"]] == ["agetty"]
 
 
 def test_stand_in_figures_come_first_and_processes_from_where_there_are_some(node, tmp_path):
-    hardware = tmp_path / "hardware"
-    (hardware / "proc").mkdir(parents=True)
-    (hardware / "proc/zoneinfo").write_text("        low      7\n")
-    found = read_processes([hardware, node], answering(""))
+    hardware = write(tmp_path / "hardware", {"proc/zoneinfo": "        low      7\n"})
+    found = read_processes(machine(node, hardware=hardware))
     assert found["low_watermark"] == 7 * os.sysconf("SC_PAGE_SIZE")
     assert found["resident"][0]["pid"] == 4711
 
 
 def test_a_machine_of_which_nothing_can_be_read(tmp_path):
-    assert read_processes([tmp_path], answering("")) == {
+    assert read_processes(machine(tmp_path)) == {
         "gpu": [],
         "resident": [],
         "low_watermark": 0,
@@ -96,9 +87,8 @@ def test_a_machine_of_which_nothing_can_be_read(tmp_path):
 
 def test_a_running_earlyoom_and_nfs_server(node):
     process(node, 950, "earlyoom", 2_000, "/usr/bin/earlyoom\0-r\x003600\0-m\x002,1\0")
-    (node / "proc/fs/nfsd").mkdir(parents=True)
-    (node / "proc/fs/nfsd/threads").write_text("16\n")
-    found = read_processes([node], answering(""))
+    write(node, {"proc/fs/nfsd/threads": "16\n"})
+    found = read_processes(machine(node))
     assert found["earlyoom"] == ["/usr/bin/earlyoom", "-r", "3600", "-m", "2,1"]
     assert found["nfs_threads"] == 16
 
@@ -134,14 +124,7 @@ def test_what_nvidia_smi_says_of_processes(text, found):
 
 @pytest.mark.parametrize(("code", "pids"), [(0, [4711]), (9, [])])
 def test_nvidia_smi_is_asked_where_it_is(tmp_path, code, pids):
-    tool = tmp_path / "usr/bin/nvidia-smi"
-    tool.parent.mkdir(parents=True)
-    tool.touch()
-    asked = []
-
-    def run(argv):
-        asked.append(argv)
-        return subprocess.CompletedProcess(argv, code, "4711, VLLM::EngineCore, 5\n", "")
-
-    assert [one["pid"] for one in read_processes([tmp_path], run)["gpu"]] == pids
-    assert asked == [[str(tool), "--query-compute-apps=pid,process_name,used_memory", "--format=csv,noheader,nounits"]]
+    tool = write(tmp_path, {"usr/bin/nvidia-smi": ""}) / "usr/bin/nvidia-smi"
+    question = f"{tool} --query-compute-apps=pid,process_name,used_memory --format=csv,noheader,nounits"
+    found = read_processes(machine(tmp_path, {question: (code, "4711, VLLM::EngineCore, 5\n", "")}))
+    assert [one["pid"] for one in found["gpu"]] == pids

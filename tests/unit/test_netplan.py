@@ -1,4 +1,4 @@
-"""Our netplan file, as text and as YAML."""
+"""Our netplan file, as text and as YAML, and our drop-in for sysctl."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import pytest
 import yaml
 from builders import GONE, NETDEV0, NETDEV1, cluster, rails
 
-from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import rails_as_planned, render_netplan
+from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import (
+    rails_as_planned,
+    render_netplan,
+    render_sysctl,
+    strict_rails,
+)
 
 # netplan's reference: what these keys of an ethernet device take.
 SHAPES = {"dhcp4": bool, "dhcp6": bool, "accept-ra": bool, "link-local": list, "optional": bool, "mtu": int}
@@ -57,3 +62,22 @@ def test_the_text_depends_on_the_rails_alone():
 def test_rails_are_compared_with_the_plan(change, planned):
     facts = {("spark1", "fabric", "netdevs", *path): value for path, value in change.items()}
     assert rails_as_planned(cluster(facts=facts).facts["spark1"]["fabric"], rails(0)) is planned
+
+
+def test_every_rail_has_a_loose_filter_and_nothing_else_is_set():
+    lines = [line for line in render_sysctl(rails(0)).splitlines() if not line.startswith("#")]
+    assert lines == [f"net/ipv4/conf/{name}/rp_filter = 2" for name in (NETDEV0, NETDEV1)]
+
+
+@pytest.mark.parametrize(
+    ("values", "strict"),
+    [((0, 2), []), ((1, 2), [NETDEV0]), ((1, 1), [NETDEV0, NETDEV1]), ((None, 1), [NETDEV1]), ((GONE, 1), [NETDEV1])],
+    ids=str,
+)
+def test_a_filter_is_changed_only_where_it_is_strict(values, strict):
+    fabric = cluster().facts["spark1"]["fabric"]
+    for name, value in zip((NETDEV0, NETDEV1), values, strict=True):
+        fabric["netdevs"][name]["rp_filter"] = value
+        if value is GONE:
+            del fabric["netdevs"][name]
+    assert strict_rails(fabric, rails(0)) == strict

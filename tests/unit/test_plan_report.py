@@ -146,6 +146,12 @@ def test_the_stock_image_is_a_refusal():
     assert "the stock image; remedy: build or load" in as_data(plan)["refusals"][0]
 
 
+def test_a_variable_of_nccl_that_breaks_every_launch_is_a_refusal():
+    profile = {**shipped("glm52-awq15-mtp3-256k"), "nccl_env": {"NCCL_IB_DISABLE": 1}}
+    (line,) = as_data(plan_for("mine", profile))["refusals"]
+    assert line.startswith("the profile mine breaks every launch: NCCL_IB_DISABLE=1 is set; limit: 0 or unset")
+
+
 def test_the_plan_as_data():
     data = as_data(planned("glm52-nvfp4-dcp4-mtp3-128k"))
     assert json.loads(json.dumps(data)) == data

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import yaml
 from builders import IMAGE, IMAGE_ID, REPO, rails
@@ -17,10 +19,11 @@ PROFILE = yaml.safe_load((REPO / "profiles/glm52-awq15-mtp3-256k.yml").read_text
 
 def inventory(everywhere=None, profile=PROFILE, **hosts):
     """Four nodes; `everywhere` and `spark2={...}` change variables."""
-    ends = [{"name": rail.name, "netdev": rail.netdev} for rail in rails(0)]
-    fabric = [{**end, "subnet": f"192.168.10{number}.0/24"} for number, end in enumerate(ends)]
     shared = {
-        "fabric_rails": fabric,
+        "fabric_topology": "switch",
+        "fabric_rails": [{"name": f"rail{n}", "subnet": f"192.168.10{n}.0/24"} for n in range(2)],
+        "fabric_link_prefix": 31,
+        "fabric_cage": "",
         "fabric_mtu": 9000,
         "fabric_host_offset": 10,
         "model_store_path": "/var/lib/models",
@@ -35,12 +38,20 @@ def inventory(everywhere=None, profile=PROFILE, **hosts):
     return Inventory(hostvars, {"sparks": names}, names, {}, profile, ["glm52-awq15-mtp3-256k"])
 
 
+def unfound(rank):
+    """The rails of a node before anyone has looked for their interfaces."""
+    return tuple(replace(rail, netdev="") for rail in rails(rank))
+
+
 def test_a_worker_of_the_cluster():
     found = make_intents(inventory(), IMAGE_ID)["spark3"]
     assert (found.rank, found.world_size, found.is_head) == (2, 4, False)
     assert (found.head, found.head_address, found.management) == ("spark1", "192.168.100.10", "10.0.0.13")
-    assert found.rails == rails(2)
-    assert found.peers == {f"spark{n + 1}": tuple(rail.address for rail in rails(n)) for n in (0, 1, 3)}
+    assert found.rails == unfound(2)
+    assert (found.topology, found.cage, found.rails_found) == ("switch", "", False)
+    assert (found.socket_netdev, found.socket_address) == ("", "192.168.100.12")
+    assert found.socket_peers == {f"spark{n + 1}": f"192.168.100.{10 + n}" for n in (0, 1, 3)}
+    assert found.nccl_env == {"NCCL_CROSS_NIC": "1", "NCCL_CUMEM_ENABLE": "0", "NCCL_IGNORE_CPU_AFFINITY": "1"}
     assert (found.api_host, found.api_port, found.master_port) == ("10.0.0.11", 8210, 29501)
     assert (found.image, found.image_id) == (IMAGE, IMAGE_ID)
     assert (found.weights_path, found.weights_pushed) == ("/var/lib/models/glm52-awq-15pct", False)
@@ -74,6 +85,36 @@ def test_the_head_of_ray_takes_more_than_a_worker():
     ray = {**PROFILE, "executor": "ray"}
     found = make_intents(inventory(profile=ray), "")
     assert [intent.memory.services for intent in found.values()] == [351 * MIB, 266 * MIB, 266 * MIB, 266 * MIB]
+
+
+def test_an_interface_that_the_inventory_names_is_there_from_the_start():
+    rail = {"name": "rail0", "netdev": "eth1", "subnet": "192.168.100.0/24"}
+    found = make_intents(inventory({"fabric_rails": [rail]}), "")["spark2"]
+    assert (found.rails[0].netdev, found.socket_netdev, found.rails_found) == ("eth1", "eth1", True)
+
+
+def test_the_cage_may_differ_from_node_to_node():
+    found = make_intents(inventory({"fabric_cage": "p0"}, spark3={"fabric_cage": "p1"}), "")
+    assert {host: intent.cage for host, intent in found.items()} == {
+        "spark1": "p0",
+        "spark2": "p0",
+        "spark3": "p1",
+        "spark4": "p0",
+    }
+
+
+def test_in_a_ring_what_speaks_tcp_meets_on_the_management_network():
+    names = {f"spark{n}": {"ansible_host": f"spark{n}.lan"} for n in range(1, 5)}
+    addresses = {f"spark{n}.lan": f"10.0.0.{10 + n}" for n in range(1, 5)}
+    found = make_intents(inventory({"fabric_topology": "ring"}, **names), "", addresses.__getitem__)["spark3"]
+    assert (found.head_address, found.socket_address, found.socket_netdev) == ("10.0.0.11", "10.0.0.13", "")
+    assert found.socket_peers == {"spark1": "10.0.0.11", "spark2": "10.0.0.12", "spark4": "10.0.0.14"}
+    assert [(rail.name, rail.cidr, list(rail.peers)) for rail in found.rails] == [
+        ("rail0.link1", "192.168.100.3/31", ["spark2"]),
+        ("rail0.link2", "192.168.100.4/31", ["spark4"]),
+        ("rail1.link1", "192.168.101.3/31", ["spark2"]),
+        ("rail1.link2", "192.168.101.4/31", ["spark4"]),
+    ]
 
 
 def test_the_checkpoint_is_the_one_that_the_profile_states():

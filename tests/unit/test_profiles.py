@@ -63,6 +63,9 @@ def changed(*path, value):
         (changed("engine_args", "tensor-parallel-size", value=4), "$.engine_args", "'tensor-parallel-size'"),
         (changed("engine_env", "VLLM_USE_V1", value=True), "$.engine_env.VLLM_USE_V1", "True"),
         (changed("engine_env", "NCCL_IB_DISABLE", value=1), "$.engine_env", "'NCCL_IB_DISABLE'"),
+        (changed("engine_env", "GLOO_SOCKET_IFNAME", value="eth0"), "$.engine_env", "'GLOO_SOCKET_IFNAME'"),
+        (changed("engine_env", "VLLM_HOST_IP", value="10.0.0.1"), "$.engine_env", "'VLLM_HOST_IP'"),
+        (changed("nccl_env", "NCCL_IB_ROCE_VERSION_NUM", value=1), "$.nccl_env", "'NCCL_IB_ROCE_VERSION_NUM'"),
         (changed("nccl_env", "VLLM_HOST_IP", value="10.0.0.1"), "$.nccl_env", "'VLLM_HOST_IP'"),
         (changed("nccl_env", value=["NCCL_DEBUG"]), "$.nccl_env", "['NCCL_DEBUG']"),
     ],
@@ -86,24 +89,24 @@ def test_two_mistakes_are_two_lines():
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "line"),
+    ("section", "name", "value", "fault"),
     [
-        (
-            "NCCL_IB_DISABLE",
-            1,
-            "all nodes: the profile's nccl_env: NCCL_IB_DISABLE=1 is set; limit: unset, RoCE runs through NCCL's IB"
-            " code, and without it the fabric drops to TCP; remedy: remove NCCL_IB_DISABLE",
-        ),
-        (
-            "NCCL_IB_GID_INDEX",
-            3,
-            "all nodes: the profile's nccl_env: NCCL_IB_GID_INDEX=3 is set; limit: unset, the index moves after link"
-            " and netplan events, and a pinned one hangs after the load; remedy: remove NCCL_IB_GID_INDEX",
-        ),
+        ("engine_env", "VLLM_X", '"quoted"', "its value is in quotes"),
+        ("engine_env", "VLLM_X", "two\nlines", "its value has a line break or a NUL"),
+        ("engine_env", "VLLM X", 1, "its name has a blank, an equal sign or a control character"),
+        ("nccl_env", "NCCL_DEBUG", "'INFO'", "its value is in quotes"),
     ],
 )
-def test_a_variable_that_breaks_every_launch_is_refused_with_its_reason(name, value, line):
-    assert [str(mistake) for mistake in profile_mistakes(changed("nccl_env", name, value=value))] == [line]
+def test_what_docker_would_not_hand_on_is_refused(section, name, value, fault):
+    assert [str(mistake) for mistake in profile_mistakes(changed(section, name, value=value))] == [
+        f"all nodes: the profile at $.{section}: {name} cannot be written to an environment file: {fault}; "
+        "remedy: correct the profile"
+    ]
+
+
+@pytest.mark.parametrize("name", ["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_IB_GID_INDEX", "NCCL_NET"])
+def test_what_the_nodes_judge_may_be_set(name):
+    assert profile_mistakes(changed("nccl_env", name, value="1")) == []
 
 
 @pytest.mark.parametrize("profile", [None, Unreadable("it is broken")])

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 import yaml
-from builders import IMAGE_ID, REPO, fabric, intent, rails
+from builders import IMAGE_ID, REPO, fabric, intent
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils import profiles
 from ansible_collections.sparkwright.cluster.plugins.module_utils.capacity import capacity, largest_context
@@ -219,8 +219,8 @@ def test_the_awq_rows_have_the_published_flags(name):
 def test_the_awq_rows_have_the_published_environment(name):
     found = launch(name).environment
     assert {key: value for key, value in found.items() if key not in CACHES} == AWQ_ENVIRONMENT
-    tunables = {key: str(value) for key, value in shipped(name)["nccl_env"].items()}
-    assert nccl_env(rails(0), fabric(0), tunables).items() >= AWQ_NCCL.items()
+    variables = {key: str(value) for key, value in shipped(name)["nccl_env"].items()}
+    assert nccl_env(intent(0, nccl_env=variables), fabric(0)).items() >= AWQ_NCCL.items()
 
 
 @pytest.mark.parametrize("name", AWQ)

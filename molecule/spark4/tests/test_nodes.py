@@ -8,6 +8,7 @@ import pytest
 
 RAILS = (("enp1s0f0np0", "192.168.100"), ("enP2p1s0f0np0", "192.168.101"))
 LAUNCH = "/etc/sparkwright/launch.json"
+SYSCTL = "/etc/sysctl.d/60-sparkwright-fabric.conf"
 
 
 def rank_of(host) -> int:
@@ -38,6 +39,13 @@ def test_the_nccl_environment_names_the_devices_of_this_node(host):
     assert f"VLLM_HOST_IP=192.168.100.{10 + rank_of(host)}" in lines
     assert "GLOO_SOCKET_IFNAME=enp1s0f0np0" in lines
     assert not [line for line in lines if line.startswith(("NCCL_IB_GID_INDEX", "NCCL_IB_DISABLE"))]
+
+
+@pytest.mark.parametrize(("netdev", "subnet"), RAILS)
+def test_no_reverse_path_filter_of_a_rail_is_strict(host, netdev, subnet):
+    assert f"net/ipv4/conf/{netdev}/rp_filter = 2\n" in host.file(SYSCTL).content_string
+    values = [host.file(f"/proc/sys/net/ipv4/conf/{who}/rp_filter").content_string for who in ("all", netdev)]
+    assert max(map(int, values)) != 1
 
 
 def test_docker_kept_the_keys_it_had_and_got_ours(host):

@@ -1,0 +1,126 @@
+"""One machine as it can be read: its files below some roots, and its commands, each bounded in time.
+
+Hardware files are read below `hardware_root`, and below / where that root lacks them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+Done = subprocess.CompletedProcess[str]
+Run = Callable[[Sequence[str]], Done]
+T = TypeVar("T")
+
+# Seconds. No command asked here takes more than one on a healthy node; a hung daemon must not hang the play.
+COMMAND_SECONDS = 20
+
+
+def run_command(argv: Sequence[str]) -> Done:
+    """Run a command in the C locale; one that is missing or late comes back as a failed one."""
+    try:
+        return subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(argv, 127, "", f"{argv[0]} is not installed")
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(argv, 124, "", f"{argv[0]} did not answer within {COMMAND_SECONDS} s")
+
+
+def together(works: Sequence[Callable[[], T]]) -> list[T]:
+    """The results of works that mostly wait, all begun at once."""
+    if not works:
+        return []
+    with ThreadPoolExecutor(len(works)) as pool:
+        return [future.result() for future in [pool.submit(work) for work in works]]
+
+
+def json_or(text: str, default: Any) -> Any:
+    """The data in a JSON text, or the default when it is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return default
+
+
+class Machine:
+    """Files and commands of one machine. `root` and `run` are changed by tests only.
+
+    A `name` is a path without its leading slash. `unreadable` collects the files, with the slash, that are there but
+    that the account may not read.
+    """
+
+    def __init__(self, hardware_root: str = "/", root: str = "/", run: Run = run_command) -> None:
+        """Remember where to read."""
+        self._roots = list(dict.fromkeys([Path(hardware_root), Path(root)]))
+        self.run = run
+        self.unreadable: set[str] = set()
+
+    def look(self, name: str, how: Callable[[Path], T], otherwise: T) -> T:
+        """What `how` reads from the first path of that name below the roots from which it can."""
+        return next(self._looks(name, how), otherwise)
+
+    def text(self, name: str) -> str:
+        """The first readable file of that name below the roots, or an empty string."""
+        return self.look(name, partial(Path.read_text, encoding="utf-8", errors="replace"), "")
+
+    def word(self, name: str) -> str:
+        """The same without blanks around it."""
+        return self.text(name).strip()
+
+    def names(self, name: str) -> list[str]:
+        """What is in the folder of that name below the first root that has it, sorted."""
+        return self.look(name, _entries, [])
+
+    def all_names(self, name: str) -> list[str]:
+        """What is in the folders of that name below all roots, each name once, sorted."""
+        return sorted({entry for entries in self._looks(name, _entries) for entry in entries})
+
+    def target(self, name: str) -> str:
+        """The last part of the path that a link leads to, or an empty string where there is no link."""
+        return next((path.resolve().name for path in self._paths(name) if path.is_symlink()), "")
+
+    def tool(self, name: str) -> str | None:
+        """The whole path of a program of that name below the roots."""
+        return next((str(path) for path in self._paths(name) if path.exists()), None)
+
+    def json(self, argv: Sequence[str]) -> list[dict[str, Any]]:
+        """The rows that a command prints as JSON; none when it fails."""
+        rows = json_or(self.run(argv).stdout, [])
+        # `ip -j` prints empty objects for the rows that a filter hides.
+        return [row for row in rows if row]
+
+    def run_all(self, commands: Sequence[Sequence[str]]) -> list[Done]:
+        """Run commands at once."""
+        return together([partial(self.run, argv) for argv in commands])
+
+    def _paths(self, name: str) -> Iterator[Path]:
+        return (root / name for root in self._roots)
+
+    def _looks(self, name: str, how: Callable[[Path], T]) -> Iterator[T]:
+        for path in self._paths(name):
+            try:
+                found = how(path)
+            except PermissionError:
+                self.unreadable.add(f"/{name}")
+            except OSError:
+                # What sysfs cannot say at the moment, such as the carrier of an interface that is down, is an error.
+                continue
+            else:
+                yield found
+
+
+def _entries(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
