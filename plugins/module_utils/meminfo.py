@@ -12,8 +12,7 @@ GIB = 1024**3
 CLASS_SPREAD_KB = 500_000
 CLASSES_KB = (125_508_000, 127_590_000)
 
-# What kernel, drivers and services of an idle, pruned node take: no published one has more than MemTotal less 3 GiB
-# available.
+# Our estimate of the least that kernel, drivers and services of an idle, pruned node take; not measured on one.
 SYSTEM_BYTES = 3 * GIB
 
 

@@ -102,7 +102,8 @@ def _fits(profile: Profile) -> bool:
 
 def _too_much(profile: Profile, shape: str) -> str:
     most, least = (LARGEST - SYSTEM_BYTES) / GIB, _least(profile) / GIB
-    return f"a rank of {shape} needs {least:.2f} GiB; limit: {most:.2f} GiB, the most that a GB10 has available"
+    limit = f"{most:.2f} GiB, by our estimate the most that a GB10 has available"
+    return f"a rank of {shape} needs {least:.2f} GiB; limit: {limit}"
 
 
 def _weights(profile: Profile) -> Iterator[Finding]:

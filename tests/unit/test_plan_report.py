@@ -107,8 +107,8 @@ def test_every_column_adds_up(path):
             [
                 "is for 4 nodes, and planned here for 3 nodes with parallel: {tp: 2, pp: 1, dcp: 2}; remedy: copy it"
                 " and write parallel: {tp: 2, pp: 1, dcp: 2}",
-                "can never run on 2 nodes: a rank of tp 2 needs 201.98 GiB; limit: 118.68 GiB, the most that a GB10 has"
-                " available; remedy: use 4 nodes, the fewest that can",
+                "can never run on 2 nodes: a rank of tp 2 needs 201.98 GiB; limit: 118.68 GiB, by our estimate the most"
+                " that a GB10 has available; remedy: use 4 nodes, the fewest that can",
             ],
         ),
         (

@@ -159,28 +159,29 @@ CASES = {
     "two nodes": (
         MTP3,
         {"parallel": {"tp": 2, "pp": 1, "dcp": 2}},
-        "can never run on 2 nodes: a rank of tp 2 needs 201.98 GiB; limit: 118.68 GiB, the most that a GB10 has"
-        " available",
+        "can never run on 2 nodes: a rank of tp 2 needs 201.98 GiB; limit: 118.68 GiB, by our estimate the most"
+        " that a GB10 has available",
         "use 4 nodes, the fewest that can",
     ),
     "the variant of 465 GB on four nodes": (
         MTP3,
         {"weights/bytes": 465_000_000_000},
-        "can never run on 4 nodes: a rank of tp 4 needs 119.33 GiB; limit: 118.68 GiB, the most that a GB10 has"
-        " available",
+        "can never run on 4 nodes: a rank of tp 4 needs 119.33 GiB; limit: 118.68 GiB, by our estimate the most"
+        " that a GB10 has available",
         "use 8 nodes, the fewest that can",
     ),
     "weights that no cluster holds": (
         MTP3,
         {"weights/bytes": 1_000_000_000_000},
-        "can never run on 4 nodes: a rank of tp 4 needs 243.90 GiB; limit: 118.68 GiB, the most that a GB10 has"
-        " available",
+        "can never run on 4 nodes: a rank of tp 4 needs 243.90 GiB; limit: 118.68 GiB, by our estimate the most"
+        " that a GB10 has available",
         "choose smaller weights",
     ),
     "stages that no node holds": (
         AWQ,
         {"parallel": {"tp": 1, "pp": 2, "dcp": 1}},
-        "can never run: a rank of pp 2 needs 187.35 GiB; limit: 118.68 GiB, the most that a GB10 has available",
+        "can never run: a rank of pp 2 needs 187.35 GiB; limit: 118.68 GiB, by our estimate the most"
+        " that a GB10 has available",
         "choose smaller weights or more nodes",
     ),
     "an index pattern of another model": (
