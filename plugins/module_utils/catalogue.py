@@ -4,10 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import checks_fabric, checks_launch, checks_links, checks_nccl, checks_node, checks_rails, checks_rdma
+from . import (
+    checks_fabric,
+    checks_launch,
+    checks_links,
+    checks_memory,
+    checks_nccl,
+    checks_node,
+    checks_rails,
+    checks_rdma,
+    checks_weights,
+)
 from .checks import REGISTERED, Check, Cluster, Rule, Stage, Status
 
-_MODULES = (checks_node, checks_rails, checks_links, checks_fabric, checks_nccl, checks_rdma, checks_launch)
+_MODULES = (
+    checks_node,
+    checks_memory,
+    checks_rails,
+    checks_links,
+    checks_fabric,
+    checks_nccl,
+    checks_rdma,
+    checks_weights,
+    checks_launch,
+)
 _ORDER = [module.__name__ for module in _MODULES]
 
 CATALOGUE: tuple[Rule, ...] = tuple(sorted(REGISTERED.values(), key=lambda rule: _ORDER.index(rule.run.__module__)))

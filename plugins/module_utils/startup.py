@@ -25,7 +25,7 @@ LATE = ("memory.headroom", "memory.boot-guard")
 MEMORY_SECONDS = 75
 MEMORY_PAUSE = 5
 
-SUBSETS = ("memory", "fabric", "runtime", "weights", "serving")
+SUBSETS = ("memory", "processes", "fabric", "runtime", "weights", "serving")
 
 
 def check(launch: dict[str, Any]) -> list[Check]:

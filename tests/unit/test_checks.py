@@ -85,11 +85,13 @@ def test_checks_come_in_the_order_of_a_look_at_a_node():
     kinds = list(dict.fromkeys(entry.run.__module__.rpartition(".")[2] for entry in CATALOGUE))
     assert kinds == [
         "checks_node",
+        "checks_memory",
         "checks_rails",
         "checks_links",
         "checks_fabric",
         "checks_nccl",
         "checks_rdma",
+        "checks_weights",
         "checks_launch",
     ]
 
