@@ -62,7 +62,7 @@ test-full: test lab-up  ## test, then what loads the engine again and again: sto
 
 test-vm: collections  ## what containers cannot prove: RDMA, reboots and power cuts on four virtual machines
 	lab/prepare vm && lab/vm/build
-	lab/run molecule test -s lab-vm && lab/run molecule test -s spark4-vm
+	lab/run molecule test -s lab-vm && lab/run molecule test -s fabric-vm && lab/run molecule test -s spark4-vm
 
 test-vm-ci: collections  ## of test-vm what fits into 15 minutes, and say what does not
 	lab/prepare vm && lab/vm/build
