@@ -20,8 +20,8 @@ venv: .venv/complete  ## make .venv with everything that pyproject.toml lists
 collections: venv  ## put the collections of requirements.yml under collections/
 	tools/collections
 
-docs: venv  ## write the README of each role from its argument specs, and the page of all checks
-	tools/role_docs && tools/check_docs
+docs: venv  ## write the README of each role, the page of all checks and the page of all profiles
+	tools/role_docs && tools/check_docs && tools/profile_docs
 
 lint: collections  ## run every static check
 	tools/lint
@@ -54,14 +54,15 @@ test: lint unit test-containers test-vm-ci  ## all that continuous integration r
 
 test-containers: collections
 	lab/prepare && lab/build
-	lab/run molecule test -s headless && lab/run molecule test -s spark4
+	pytest tests/engine
+	for scenario in headless fabric admission spark4; do lab/run molecule test -s $$scenario || exit; done
 
 test-full: test lab-up  ## test, then what loads the engine again and again: stop, start, a lost rank
 	lab/run pytest tests/driver/test_lifecycle.py
 
 test-vm: collections  ## what containers cannot prove: RDMA, reboots and power cuts on four virtual machines
 	lab/prepare vm && lab/vm/build
-	lab/run molecule test -s lab-vm && lab/run molecule test -s spark4-vm
+	lab/run molecule test -s lab-vm && lab/run molecule test -s fabric-vm && lab/run molecule test -s spark4-vm
 
 test-vm-ci: collections  ## of test-vm what fits into 15 minutes, and say what does not
 	lab/prepare vm && lab/vm/build

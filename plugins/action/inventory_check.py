@@ -5,7 +5,11 @@ from __future__ import annotations
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rules import find_mistakes, plan_of
-from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import profile_mistakes, read_inventory
+from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import (
+    profile_contradictions,
+    profile_mistakes,
+    read_inventory,
+)
 
 
 class ActionModule(ActionBase):
@@ -17,9 +21,11 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """Check; the result has the address plan and the profile's file."""
         result = super().run(tmp, task_vars)
-        self.validate_argument_spec(argument_spec={})
+        _, asked = self.validate_argument_spec(argument_spec={"deploys": {"type": "bool", "default": True}})
         source = read_inventory(self._templar, task_vars)
         mistakes = [*find_mistakes(source.inventory), *profile_mistakes(source.inventory.profile)]
+        # A contradiction is looked for in what is right by itself.
+        mistakes = mistakes or profile_contradictions(source.inventory, asked["deploys"])
         if mistakes:
             return result | {"failed": True, "msg": "\n".join(map(str, mistakes))}
         return result | {

@@ -9,8 +9,17 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.sparkwright.cluster.plugins.module_utils.checks_rdma import promising_ends
 from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import device_of, engine_runs
 from ansible_collections.sparkwright.cluster.plugins.module_utils.perftest import REACH, SPEED
-from ansible_collections.sparkwright.cluster.plugins.module_utils.rdma_schedule import longest, make_schedule
+from ansible_collections.sparkwright.cluster.plugins.module_utils.rdma_schedule import (
+    RUN_SECONDS,
+    WAIT_SECONDS,
+    longest,
+    make_schedule,
+)
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import make_cluster, make_plan
+
+PROMPT = {"mode": SPEED, "wait": WAIT_SECONDS, "each": RUN_SECONDS}
+# Verbs in software on slow processors: that they pass, some time, is all that can be asked.
+PATIENT = {"mode": REACH, "wait": 120, "each": 90}
 
 # The key of a verdict's `rdma`; a node that was not asked lacks it.
 NOT_ASKED = {"changed": False, "skipped": True}
@@ -31,11 +40,11 @@ class ActionModule(ActionBase):
         if not cluster.facts[host]["reachable"]:
             return result | NOT_ASKED | {"skip_reason": "the node does not answer"}
         schedule = make_schedule(promising_ends(cluster), devices_of(cluster))
+        pace = PATIENT if plan.profile["accelerator"] == "cpu" else PROMPT
         arguments = {
+            **pace,
             "runs": [run.as_data() for run in schedule[host]],
-            "seconds": math.ceil(longest(schedule)),
-            # Verbs in software on slow processors: that they pass is all that can be asked.
-            "mode": REACH if plan.profile["accelerator"] == "cpu" else SPEED,
+            "seconds": math.ceil(longest(schedule, pace["wait"], pace["each"])),
         }
         return result | self._execute_module("sparkwright.cluster.rdma_probe", arguments, task_vars=task_vars)
 

@@ -19,7 +19,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.fabric_picture import text
 from ansible_collections.sparkwright.cluster.plugins.module_utils.fabric_svg import svg
 from ansible_collections.sparkwright.cluster.plugins.module_utils.fabric_view import nodes_of, rails_of, statuses_of
-from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import make_cluster, make_plan
+from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import launch_of, make_cluster, make_plan
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import REPO
 
 display = Display()
@@ -65,7 +65,7 @@ class ActionModule(ActionBase):
         }
         if asked["report"]:
             path = report_path(asked["report"], task_vars)
-            write_report(path, cluster, result["checks"])
+            write_report(path, plan, cluster, result["checks"])
             result["report"] = str(path)
             if asked["picture"]:
                 topology = next(iter(cluster.intents.values())).topology
@@ -84,12 +84,19 @@ def report_path(name: str, task_vars) -> Path:
     return REPORTS / f"{inventory}-{name}.json"
 
 
-def write_report(path: Path, cluster, checks) -> None:
+def write_report(path: Path, plan, cluster, checks) -> None:
     """Write what was read and what was found as JSON for machines."""
     content = {
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "checks": checks,
         "facts": dict(cluster.facts),
         "intents": {host: intent.as_data() for host, intent in cluster.intents.items()},
+        "launches": {host: launch_data(plan, intent, cluster.facts[host]) for host, intent in cluster.intents.items()},
     }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def launch_data(plan, intent, facts) -> dict | None:
+    """The commands and the environment of a rank, as its unit would run them; None while its fabric is not known."""
+    launch = launch_of(plan, intent, facts)
+    return launch and {"argv": launch.argv, "serve": launch.serve, "environment": dict(launch.environment)}

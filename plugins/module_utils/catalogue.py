@@ -8,22 +8,26 @@ from . import (
     checks_fabric,
     checks_launch,
     checks_links,
+    checks_memory,
     checks_nccl,
     checks_node,
     checks_rails,
     checks_rdma,
     checks_tuning,
+    checks_weights,
 )
 from .checks import REGISTERED, Check, Cluster, Rule, Stage, Status
 
 _MODULES = (
     checks_node,
     checks_tuning,
+    checks_memory,
     checks_rails,
     checks_links,
     checks_fabric,
     checks_nccl,
     checks_rdma,
+    checks_weights,
     checks_launch,
 )
 _ORDER = [module.__name__ for module in _MODULES]

@@ -6,6 +6,7 @@ when it is a gate: a verb passes a stage only when no check of that stage refuse
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -138,6 +139,16 @@ def rule(id_: str, what: str, *stages: Stage, needs: str = "") -> Callable[[Func
         return run
 
     return enter
+
+
+def all_equal(id_: str, values: dict[str, str], fact: str, remedy: str) -> Iterator[Check]:
+    """One result a host: what most of them have is right. `fact` begins the line that the value ends."""
+    if not values:
+        return
+    usual, _ = Counter(values.values()).most_common(1)[0]
+    for host, value in values.items():
+        status = Status.OK if value == usual else Status.REFUSE
+        yield Check(id_, host, status, f"{fact} {value}", f"{usual}, as on the others", remedy)
 
 
 def refusals(checks: Iterable[Check]) -> list[Check]:

@@ -1,63 +1,14 @@
-"""Checks of what is launched: the weights, the image, the ports, and the engine that runs already."""
+"""Checks of what is launched: the image, the ports, and the engine that runs already."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from .checks import Check, Cluster, Stage, Status, rule
-from .facts import Serving, Weights, engine_runs, has_image, own_container
+from .checks import Check, Cluster, Stage, Status, all_equal, rule
+from .facts import Serving, engine_runs, has_image, own_container
 from .names import ENGINE_CONTAINER, LABEL_CONFIG
-from .safetensors_index import INDEX_NAME, damaged, fingerprint, missing, total_bytes
 
 WILDCARDS = ("0.0.0.0", "::")
-
-
-@rule("weights.source", "The checkpoint that will be copied is whole.", Stage.PREFLIGHT)
-def weights_source(cluster: Cluster) -> Iterator[Check]:
-    """A damaged source is found on the controller before it is copied to every node."""
-    if cluster.source is not None:
-        remedy = "fetch the checkpoint again, or correct model_store_source"
-        yield _completeness("weights.source", "controller", cluster.source, remedy)
-
-
-@rule("weights.present", "A checkpoint that nobody copies is on the node already.", Stage.PREFLIGHT, needs="weights")
-def weights_present(cluster: Cluster) -> Iterator[Check]:
-    """Without model_store_source the weights must be there before the node is changed."""
-    for host, weights, intent in cluster.having("weights"):
-        if not intent.weights_pushed:
-            remedy = f"copy the checkpoint to {weights['path']}, or set model_store_source"
-            yield _completeness("weights.present", host, weights, remedy)
-
-
-@rule(
-    "weights.complete",
-    "The index can be read and every shard it names is whole.",
-    Stage.WEIGHTS,
-    Stage.LAUNCH,
-    needs="weights",
-)
-def weights_complete(cluster: Cluster) -> Iterator[Check]:
-    """A shard that is missing or short is found by its header before the load, not ten minutes into it."""
-    for host, weights, _ in cluster.having("weights"):
-        yield _completeness("weights.complete", host, weights, f"copy the checkpoint to {weights['path']} again")
-
-
-def _completeness(id_: str, host: str, weights: Weights, remedy: str) -> Check:
-    count, path = len(weights["tensors"]), weights["path"]
-    if weights["error"]:
-        return Check(id_, host, Status.REFUSE, f"{path}: {weights['error']}", "a readable index", remedy)
-    faults = [*_named("missing", missing(weights)), *_named("damaged", damaged(weights))]
-    fact = "; ".join(faults) or f"{count} shards with {total_bytes(weights)} bytes"
-    status = Status.REFUSE if faults else Status.OK
-    return Check(id_, host, status, f"{path}: {fact}", f"all {count} shards of {INDEX_NAME}, whole", remedy)
-
-
-@rule("weights.equal", "All nodes have the same checkpoint.", Stage.WEIGHTS, needs="weights")
-def weights_equal(cluster: Cluster) -> Iterator[Check]:
-    """Ranks that load different checkpoints answer nonsense without an error."""
-    prints = {host: fingerprint(weights) for host, weights, _ in cluster.having("weights") if not weights["error"]}
-    yield from _all_equal("weights.equal", prints, "the fingerprint of its checkpoint is", "copy the checkpoint again")
 
 
 @rule(
@@ -99,7 +50,7 @@ def image_equal(cluster: Cluster) -> Iterator[Check]:
         return
     ids = {host: runtime["images"].get(intent.image) for host, runtime, intent in nodes}
     there = {host: short(image) for host, image in ids.items() if image}
-    yield from _all_equal("image.equal", there, "its engine image is", "remove the image there and run site.yml")
+    yield from all_equal("image.equal", there, "its engine image is", "remove the image there and run site.yml")
 
 
 @rule(
@@ -170,22 +121,6 @@ def rank_runs(cluster: Cluster) -> Iterator[Check]:
 def short(image_id: str) -> str:
     """An image ID as Docker shows it to people."""
     return image_id.removeprefix("sha256:")[:12]
-
-
-def _all_equal(id_: str, values: dict[str, str], fact: str, remedy: str) -> Iterator[Check]:
-    if not values:
-        return
-    usual, _ = Counter(values.values()).most_common(1)[0]
-    for host, value in values.items():
-        status = Status.OK if value == usual else Status.REFUSE
-        yield Check(id_, host, status, f"{fact} {value}", f"{usual}, as on the others", remedy)
-
-
-def _named(what: str, names: Sequence[str]) -> list[str]:
-    if not names:
-        return []
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return [f"{what}: {', '.join(names[:3])}{more}"]
 
 
 def _takers(serving: Serving, listen: str, number: int) -> list[str]:

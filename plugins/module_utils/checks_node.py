@@ -1,16 +1,14 @@
-"""Checks of the node itself: can it be reached, is it a Spark, is its memory sound, does Docker work."""
+"""Checks of the node itself: can it be reached, is it a Spark, does Docker work."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from math import ceil
 
 from .checks import Check, Cluster, Stage, Status, rule
 from .daemon_config import DaemonConfigError, merge, parse
 from .facts import NodeFacts, engine_runs
 from .intent import Intent
-from .meminfo import CLASS_SPREAD_KB, GIB, KIB, cma_trap, gib
 
 # The oldest Python that the node's own start-up check is written for: Debian 12 has 3.11, DGX OS 7 has 3.12.
 PYTHON_MINIMUM = (3, 11)
@@ -95,93 +93,6 @@ def same_software(cluster: Cluster) -> Iterator[Check]:
     for host, software in found.items():
         status = Status.OK if software == usual else Status.WARN
         yield Check("platform.same-software", host, status, software, f"as on the others: {usual}", "update the node")
-
-
-@rule(
-    "memory.class",
-    "All nodes have MemTotal of one class; the smallest sizes the cluster.",
-    Stage.PREFLIGHT,
-    needs="memory",
-)
-def memory_class(cluster: Cluster) -> Iterator[Check]:
-    """A firmware setting takes 2 GiB from some nodes; a plan made on the larger ones does not fit there."""
-    totals = {host: memory["MemTotal"] for host, memory, _ in cluster.having("memory")}
-    largest = max(totals.values(), default=0)
-    for host, total in totals.items():
-        status = Status.WARN if largest - total > CLASS_SPREAD_KB else Status.OK
-        yield Check(
-            "memory.class",
-            host,
-            status,
-            f"MemTotal is {gib(total):.2f} GiB",
-            f"the largest node's {gib(largest):.2f} GiB",
-            "set the same memory option in the firmware of all nodes",
-        )
-
-
-@rule(
-    "memory.cma-trap",
-    "No memory is lost to CMA by a kernel with KHO on.",
-    Stage.PREFLIGHT,
-    Stage.LAUNCH,
-    needs="memory",
-)
-def memory_cma_trap(cluster: Cluster) -> Iterator[Check]:
-    """With KHO on, RDMA registration dies after the load with `Cannot allocate memory`."""
-    for host, memory, _ in cluster.having("memory"):
-        free, total = memory.get("CmaFree", 0), memory.get("CmaTotal", 0)
-        yield Check(
-            "memory.cma-trap",
-            host,
-            Status.REFUSE if cma_trap(memory) else Status.OK,
-            f"CmaFree is {free} kB with CmaTotal {total} kB",
-            "CmaFree at most CmaTotal",
-            "boot kernel 6.17, or add kho=off by a drop-in under /etc/default/grub.d and reboot",
-        )
-
-
-@rule(
-    "memory.headroom",
-    "MemAvailable holds the rank's share and the floor.",
-    Stage.PREFLIGHT,
-    Stage.LAUNCH,
-    needs="memory",
-)
-def memory_headroom(cluster: Cluster) -> Iterator[Check]:
-    """A node that runs short freezes without a message, so the sum is made before the load."""
-    for host, memory, intent in cluster.having("memory"):
-        if engine_runs(cluster.facts[host]):
-            yield Check("memory.headroom", host, Status.OK, "its engine is loaded already")
-            continue
-        available, need = memory["MemAvailable"] * KIB, intent.memory
-        yield Check(
-            "memory.headroom",
-            host,
-            Status.OK if available >= need.total else Status.REFUSE,
-            f"MemAvailable is {available / GIB:.2f} GiB",
-            f"{need.total / GIB:.2f} GiB (weights {need.weights / GIB:.2f}, KV cache {need.kv_cache / GIB:.2f}, "
-            f"runtime {need.runtime / GIB:.2f}, floor {need.floor / GIB:.2f})",
-            f"free {max(0, need.total - available) / GIB:.2f} GiB, or choose a profile with less context",
-        )
-
-
-@rule("memory.boot-guard", "The engine's own start-up guard will pass.", Stage.PREFLIGHT, Stage.LAUNCH, needs="memory")
-def memory_boot_guard(cluster: Cluster) -> Iterator[Check]:
-    """VLLM refuses to start when MemAvailable is below ceil(utilization x total)."""
-    for host, memory, intent in cluster.having("memory"):
-        if not intent.memory.utilization or engine_runs(cluster.facts[host]):
-            continue
-        total, available = memory["MemTotal"] * KIB, memory["MemAvailable"] * KIB
-        asked = ceil(intent.memory.utilization * total)
-        most = int(100 * available / total) / 100
-        yield Check(
-            "memory.boot-guard",
-            host,
-            Status.OK if available >= asked else Status.REFUSE,
-            f"MemAvailable is {available / GIB:.2f} GiB",
-            f"{asked / GIB:.2f} GiB ({intent.memory.utilization} of {total / GIB:.2f})",
-            f"set the profile's memory.utilization to at most {most:.2f}",
-        )
 
 
 @rule("runtime.docker", "Docker answers.", Stage.PREFLIGHT, Stage.LAUNCH, needs="runtime")

@@ -6,14 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from .checks import Check, Cluster, Stage, Status, rule
-from .facts import Tuning, engine_runs
+from .facts import Tuning
 from .meminfo import KIB, gib
 from .tuning import LIMITS_FILE, MIB, TuningWish, limits_text, same, sysctl_name, wanted_values
 from .tuning_plan import JOURNAL_SLACK, make_tuning_plan
 from .tuning_swap import GIB_KB, SIZE_SPREAD_KB
-
-# kB that may be in swap when the engine starts. More than that is read back in the middle of the first answers.
-SWAPPED_KB = 256 * 1024
 
 SITE = "run site.yml, which sets it"
 NOT_OURS = "set it on the machine around the container"
@@ -90,21 +87,6 @@ def _swap_check(host: str, wish: TuningWish, sizes: Mapping[str, int], fact: str
     wanted = wish.swap_gib * GIB_KB if wish.swap == "size" else 0
     good = abs(sizes[host] - wanted) <= SIZE_SPREAD_KB
     return Check("tuning.swap", host, Status.OK if good else Status.REFUSE, fact, f"{gib(wanted):.2f} GiB", SITE)
-
-
-@rule("tuning.swap-drained", "Little is in swap when the engine starts.", Stage.LAUNCH, needs="memory")
-def swap_drained(cluster: Cluster) -> Iterator[Check]:
-    """What is in swap comes back in the middle of the load, into memory that was counted as free."""
-    for host, memory, _ in cluster.having("memory"):
-        used = memory.get("SwapTotal", 0) - memory.get("SwapFree", 0)
-        yield Check(
-            "tuning.swap-drained",
-            host,
-            Status.WARN if used > SWAPPED_KB and not engine_runs(cluster.facts[host]) else Status.OK,
-            f"{gib(used):.2f} GiB are in swap",
-            f"{gib(SWAPPED_KB):.2f} GiB",
-            "run site.yml, which drains it",
-        )
 
 
 @rule("tuning.journal", "Journald has read its cap and keeps to it.", Stage.HOST, needs="tuning")

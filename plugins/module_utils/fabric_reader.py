@@ -33,7 +33,7 @@ class FabricReader:
         running = self._running()
         # Without `-4`, which would hide every interface that has no IPv4 address yet.
         netdevs = {link["ifname"]: self._netdev(link, running) for link in machine.json(["ip", "-j", "addr"])}
-        devices = {name: self._rdma(name) for name in machine.names("sys/class/infiniband")}
+        devices = {name: self.device(name) for name in machine.names("sys/class/infiniband")}
         return {
             "netdevs": netdevs,
             "rdma": devices,
@@ -87,7 +87,8 @@ class FabricReader:
         states = [self._machine.text(file) if runs else "" for file, runs in zip(files, running, strict=True)]
         return manager_of(*states)
 
-    def _rdma(self, name: str) -> RdmaDevice:
+    def device(self, name: str) -> RdmaDevice:
+        """One RDMA device with its whole GID table as it is now."""
         word, folder = self._machine.word, f"sys/class/infiniband/{name}"
         port = f"{folder}/ports/1"
         read: RdmaPort = {

@@ -6,7 +6,7 @@ asked for is absent, and `None` means that the node has no such thing.
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from .gids import Gid
 from .names import ENGINE_CONTAINER
@@ -118,22 +118,59 @@ class Platform(TypedDict):
 
 
 class Shard(TypedDict):
-    """One safetensors file: `size` in bytes on disk, `expected` in bytes by its own header (None: no valid header)."""
+    """One safetensors file: `size` in bytes on disk, `expected` in bytes by its own header (None: no valid header).
+
+    `tensors` is how many of those that the index takes from it are there, `header` a short hash of its header, which
+    lists every tensor with type, shape and place.
+    """
 
     size: int
     expected: int | None
     tensors: int
+    header: str
 
 
 class Weights(TypedDict):
-    """A checkpoint directory; `error` says why the index could not be read, `shards` holds the files that are there."""
+    """A checkpoint directory; `error` says why the index could not be read, `shards` holds the files that are there.
+
+    `tensors` counts the tensors that the index names in each shard. Of these the bytes are given by beginning of the
+    name (`model.layers.78.`), by type, and as the share that tensor parallelism splits and the share that each rank
+    repeats. `config` has the keys of config.json that decide about the cache (model_shape.KEYS).
+    """
 
     path: str
     error: str | None
     tensors: dict[str, int]
     shards: dict[str, Shard]
+    prefixes: dict[str, int]
+    dtypes: dict[str, int]
+    split: int
+    repeated: int
+    config: dict[str, Any]
     config_sha256: str | None
     disk_free: int
+
+
+class Process(TypedDict):
+    """A process and the bytes that it holds, resident or on the GPU."""
+
+    pid: int
+    name: str
+    bytes: int
+
+
+class Processes(TypedDict):
+    """Who holds memory: on the GPU, and the largest resident ones.
+
+    `low_watermark` is in bytes, what the kernel keeps out of MemAvailable for the page cache's sake. `earlyoom` has the
+    arguments of a running earlyoom, None when none runs. `nfs_threads` is the number of a running NFS server's threads.
+    """
+
+    gpu: list[Process]
+    resident: list[Process]
+    low_watermark: int
+    earlyoom: list[str] | None
+    nfs_threads: int
 
 
 class Container(TypedDict):
@@ -271,6 +308,7 @@ class NodeFacts(TypedDict, total=False):
     reason: str
     platform: Platform
     memory: dict[str, int]
+    processes: Processes
     fabric: Fabric
     runtime: Runtime
     weights: Weights

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from ipaddress import IPv4Interface, IPv4Network
 from typing import Any
 
+from .memory_need import MemoryNeed, from_data
 from .tuning import TuningWish
 
 
@@ -36,20 +37,17 @@ class RailEnd:
 
 
 @dataclass(frozen=True)
-class MemoryNeed:
-    """Bytes that one rank takes, by what takes them, and what must be left for the system."""
+class CheckpointNeed:
+    """What the checkpoint must be for the profile's plan to hold.
 
-    weights: int
-    kv_cache: int
-    runtime: int
-    floor: int
-    # Share of MemTotal that the engine's own boot guard wants to find free; 0 means that it does not ask.
-    utilization: float = 0.0
+    `model` has the keys of a config.json with the engine's overrides laid over it, empty where the profile states none;
+    `overrides` are laid over what is read. `prefixes` are beginnings of tensor names that must be in the index, with
+    what needs them.
+    """
 
-    @property
-    def total(self) -> int:
-        """Bytes that must be available before the launch."""
-        return self.weights + self.kv_cache + self.runtime + self.floor
+    model: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    prefixes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,8 @@ class Intent:
 
     `head_address` is where the others meet the head. `socket_netdev` and `socket_address` are the node's own end of
     everything that speaks TCP (rendezvous, Gloo, NCCL's bootstrap): the first rail, but in a ring, where not every node
-    is a neighbour, the interface by which the node is managed. `cage` is the one that must carry the rails, or empty.
+    is a neighbour, the interface by which the node is managed. `socket_peers` are the others' addresses there, by host.
+    `cage` is the one that must carry the rails, or empty.
     """
 
     host: str
@@ -71,6 +70,7 @@ class Intent:
     rails: tuple[RailEnd, ...]
     socket_netdev: str
     socket_address: str
+    socket_peers: Mapping[str, str]
     accelerator: str
     memory: MemoryNeed
     weights_path: str
@@ -86,6 +86,9 @@ class Intent:
     # The profile's own NCCL variables, which come after ours.
     nccl_env: Mapping[str, str] = field(default_factory=dict)
     daemon_config: Mapping[str, Any] = field(default_factory=dict)
+    checkpoint: CheckpointNeed = field(default_factory=CheckpointNeed)
+    # True when the run may drop the page cache and drain the swap of the node before the launch.
+    free_memory: bool = False
     tuning: TuningWish = field(default_factory=TuningWish)
 
     @property
@@ -109,7 +112,8 @@ class Intent:
             **{
                 **data,
                 "rails": tuple(RailEnd(**rail) for rail in data["rails"]),
-                "memory": MemoryNeed(**data["memory"]),
+                "memory": from_data(data["memory"]),
+                "checkpoint": CheckpointNeed(**data["checkpoint"]),
                 "tuning": TuningWish.from_data(data["tuning"]),
             }
         )

@@ -14,6 +14,7 @@ from .address_plan import NODES, RING, AddressPlan, AddressPlanError, Cabling, m
 from .mistakes import ALL_NODES, Mistake
 from .nccl_env import forbidden
 from .option_values import Finding, Spec, did_you_mean, is_int, option_findings, shown
+from .profile_rules import nodes_text, shape_findings
 
 GROUP = "sparks"
 PROJECT = "sparkwright"
@@ -122,10 +123,6 @@ def _as_int(value: object) -> int:
     return value
 
 
-def _nodes(number: int) -> str:
-    return "1 node" if number == 1 else f"{number} nodes"
-
-
 # --- who takes part -------------------------------------------------------------------------------------------------
 
 
@@ -139,14 +136,14 @@ def _check_node_count(inventory: Inventory) -> Iterator[Mistake]:
     low, high = NODE_LIMITS
     count = len(inventory.nodes)
     if not low <= count <= high:
-        what = f"the group {GROUP} has {_nodes(count)}; limit: {low} to {high}"
+        what = f"the group {GROUP} has {nodes_text(count)}; limit: {low} to {high}"
         yield Mistake(ALL_NODES, what, f"list {low} to {high} nodes in {GROUP}")
 
 
 def _check_whole_cluster(inventory: Inventory) -> Iterator[Mistake]:
     absent = [host for host in inventory.nodes if host not in inventory.play_hosts]
     if absent:
-        what = f"the run leaves out {', '.join(absent)}; limit: all {_nodes(len(inventory.nodes))} at once"
+        what = f"the run leaves out {', '.join(absent)}; limit: all {nodes_text(len(inventory.nodes))} at once"
         yield Mistake(ALL_NODES, what, "run it without --limit")
 
 
@@ -208,7 +205,7 @@ def _rank_gaps(ranks: Mapping[str, int]) -> Iterator[Mistake]:
     free = sorted(set(range(count)) - set(ranks.values()))
     beyond = sorted((rank, host) for host, rank in ranks.items() if rank >= count)
     for vacant, (rank, host) in zip(free, beyond, strict=True):
-        what = f"{RANK} is {rank} and nobody has {vacant}; limit: 0 to {count - 1} for {_nodes(count)}"
+        what = f"{RANK} is {rank} and nobody has {vacant}; limit: 0 to {count - 1} for {nodes_text(count)}"
         yield Mistake(host, what, f"write {RANK}: {vacant}")
 
 
@@ -334,19 +331,8 @@ def _shape_mistakes(inventory: Inventory, parallel: object) -> Iterator[Mistake]
     for key, value in wrong.items():
         yield Mistake(ALL_NODES, f"{label} has parallel.{key} {shown(value)}", "write a whole number from 1 up")
     if not wrong:
-        findings = _shape_findings(len(inventory.nodes), *map(_as_int, shape.values()))
+        findings = shape_findings(len(inventory.nodes), *map(_as_int, shape.values()))
         yield from (Mistake(ALL_NODES, f"{label} {what}", remedy) for what, remedy in findings)
-
-
-def _shape_findings(count: int, tp: int, pp: int, dcp: int) -> Iterator[Finding]:
-    world = tp * pp
-    if world != count:
-        what = f"needs {_nodes(world)} (tp {tp} x pp {pp}, one GPU a node) and the group {GROUP} has {count}"
-        yield what, f"choose a profile for {_nodes(count)} or list {_nodes(world)}"
-    if tp & (tp - 1):
-        yield f"has tp {tp}; limit: a power of two", "write tp 1, 2, 4 or 8 and reach the rest with pp"
-    if tp % dcp:
-        yield f"has dcp {dcp}, which does not divide tp {tp}", f"write a dcp that divides {tp}"
 
 
 RULES: tuple[Callable[[Inventory], Iterator[Mistake]], ...] = (

@@ -71,17 +71,13 @@ class Machine:
         self.run = run
         self.unreadable: set[str] = set()
 
+    def look(self, name: str, how: Callable[[Path], T], otherwise: T) -> T:
+        """What `how` reads from the first path of that name below the roots from which it can."""
+        return next(self._looks(name, how), otherwise)
+
     def text(self, name: str) -> str:
         """The first readable file of that name below the roots, or an empty string."""
-        for path in self._paths(name):
-            try:
-                return path.read_text(encoding="utf-8", errors="replace")
-            except PermissionError:
-                self.unreadable.add(f"/{name}")
-            except OSError:
-                # What sysfs cannot say at the moment, such as the carrier of an interface that is down, is an error.
-                continue
-        return ""
+        return self.look(name, partial(Path.read_text, encoding="utf-8", errors="replace"), "")
 
     def word(self, name: str) -> str:
         """The same without blanks around it."""
@@ -89,14 +85,11 @@ class Machine:
 
     def names(self, name: str) -> list[str]:
         """What is in the folder of that name below the first root that has it, sorted."""
-        for path in self._paths(name):
-            try:
-                return sorted(entry.name for entry in path.iterdir())
-            except PermissionError:
-                self.unreadable.add(f"/{name}")
-            except OSError:
-                continue
-        return []
+        return self.look(name, _entries, [])
+
+    def all_names(self, name: str) -> list[str]:
+        """What is in the folders of that name below all roots, each name once, sorted."""
+        return sorted({entry for entries in self._looks(name, _entries) for entry in entries})
 
     def writable(self, name: str) -> bool:
         """Whether the file of that name can be written; one on a file system that is read-only cannot."""
@@ -131,3 +124,19 @@ class Machine:
 
     def _paths(self, name: str) -> Iterator[Path]:
         return (root / name for root in self._roots)
+
+    def _looks(self, name: str, how: Callable[[Path], T]) -> Iterator[T]:
+        for path in self._paths(name):
+            try:
+                found = how(path)
+            except PermissionError:
+                self.unreadable.add(f"/{name}")
+            except OSError:
+                # What sysfs cannot say at the moment, such as the carrier of an interface that is down, is an error.
+                continue
+            else:
+                yield found
+
+
+def _entries(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())

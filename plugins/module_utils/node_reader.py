@@ -1,4 +1,4 @@
-"""Reads everything about the node it runs on; its network is left to `fabric_reader.py`.
+"""Reads everything about the node it runs on; network, processes and weights are left to readers of their own.
 
 It uses the standard library alone, because it runs as a module under Ansible and again, without Ansible, when a node
 starts its engine.
@@ -6,32 +6,26 @@ starts its engine.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
-import shutil
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
-from .bounded import TimedOut, bounded
+from .checkpoint_reader import read_bounded
 from .fabric_reader import FabricReader
-from .facts import SCHEMA, Container, Fabric, Footprint, NodeFacts, Platform, Runtime, Serving, Shard, Tuning, Weights
+from .facts import SCHEMA, Container, Fabric, Footprint, NodeFacts, Platform, Runtime, Serving, Tuning
 from .footprint_reader import FootprintReader
 from .listeners import parse_listeners
 from .machine import Machine, Run, json_or, run_command
 from .meminfo import parse_meminfo
+from .memory_reader import read_processes
 from .names import DAEMON_FILE, ENGINE_UNIT
 from .probes import Probes
 from .release import parse_release
-from .safetensors_index import INDEX_NAME, LENGTH_BYTES, header_length, parse_header, parse_index
 from .tuning_reader import TuningReader
 
-SUBSETS = ("platform", "memory", "fabric", "runtime", "weights", "serving", "tuning", "footprint")
-
-# Seconds for a whole checkpoint directory; a dead NFS mount never answers.
-WEIGHTS_SECONDS = 30
+SUBSETS = ("platform", "memory", "processes", "fabric", "runtime", "weights", "serving", "tuning", "footprint")
 
 NOTHING = Probes()
 
@@ -57,6 +51,7 @@ class NodeReader:
         readers: dict[str, Callable[[], Any]] = {
             "platform": self.platform,
             "memory": lambda: parse_meminfo(self._machine.text("proc/meminfo")),
+            "processes": lambda: read_processes(self._machine),
             "fabric": lambda: self.fabric(probes),
             "runtime": lambda: self.runtime(images),
             "serving": self.serving,
@@ -64,7 +59,7 @@ class NodeReader:
             "footprint": self.footprint,
         }
         if weights_path:
-            readers["weights"] = lambda: self.weights(weights_path)
+            readers["weights"] = lambda: read_bounded(self._machine, weights_path)
         found = {name: read() for name, read in readers.items() if name in set(subsets)}
         # A mapping built by name cannot be matched with the keys of a TypedDict.
         return {"schema": SCHEMA, "reachable": True, "privileged": os.geteuid() == 0, **found}  # type: ignore[typeddict-item]
@@ -124,15 +119,6 @@ class NodeReader:
         """What the node uses by itself."""
         return FootprintReader(self._machine).read()
 
-    def weights(self, path: str) -> Weights:
-        """A checkpoint directory, within a bounded time even on a dead mount."""
-        try:
-            return bounded(lambda: read_weights(Path(path)), WEIGHTS_SECONDS)
-        except TimedOut:
-            return _no_weights(path, f"it did not answer within {WEIGHTS_SECONDS} s")
-        except RuntimeError as error:
-            return _no_weights(path, f"it cannot be read: {error}")
-
     def _gpus(self) -> tuple[list[str], str | None]:
         tool = self._machine.tool("usr/bin/nvidia-smi")
         if tool is None:
@@ -159,53 +145,3 @@ class NodeReader:
             }
             for row in json_or(self._machine.run(["docker", "container", "inspect", *ids]).stdout, [])
         ]
-
-
-def read_weights(path: Path) -> Weights:
-    """Read a checkpoint directory: its index, every shard's size and header, and the hash of its configuration."""
-    try:
-        tensors = parse_index((path / INDEX_NAME).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return _no_weights(str(path), f"{INDEX_NAME} is not there")
-    except (OSError, ValueError) as error:
-        return _no_weights(str(path), f"{INDEX_NAME} cannot be read: {error}")
-    config = path / "config.json"
-    return {
-        "path": str(path),
-        "error": None,
-        "tensors": tensors,
-        "shards": {file.name: _shard(file) for file in sorted(path.glob("*.safetensors"))},
-        "config_sha256": hashlib.sha256(config.read_bytes()).hexdigest() if config.is_file() else None,
-        "disk_free": _disk_free(path),
-    }
-
-
-def _no_weights(path: str, error: str) -> Weights:
-    return {
-        "path": path,
-        "error": error,
-        "tensors": {},
-        "shards": {},
-        "config_sha256": None,
-        "disk_free": 0,
-    }
-
-
-def _shard(path: Path) -> Shard:
-    """A shard that cannot be opened, such as a link to nowhere, comes back as an empty one without a header."""
-    try:
-        with path.open("rb") as file:
-            first = file.read(LENGTH_BYTES)
-            header = parse_header(first, file.read(header_length(first) or 0))
-            size = os.fstat(file.fileno()).st_size
-    except OSError:
-        return {"size": 0, "expected": None, "tensors": 0}
-    return {
-        "size": size,
-        "expected": header.file_bytes if header else None,
-        "tensors": header.tensors if header else 0,
-    }
-
-
-def _disk_free(path: Path) -> int:
-    return shutil.disk_usage(path).free

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .address_plan import RING, AddressPlan, NodeAddresses
-from .intent import Intent, MemoryNeed
+from .intent import CheckpointNeed, Intent
 from .inventory_rules import Inventory, plan_of
-from .meminfo import GIB
+from .profiles import draft_tokens, drafts_with_own_layer, memory_need, overrides, shape
 from .tuning import make_wish
 
 
@@ -19,58 +19,63 @@ def make_intents(inventory: Inventory, image_id: str, resolve: Callable[[str], s
     must have, empty when nothing pins it. Raises AddressPlanError.
     """
     plan = plan_of(inventory)
-    return {node.host: _intent(inventory, plan, node, image_id, resolve) for node in plan.nodes}
-
-
-def memory_need(profile: Mapping[str, Any]) -> MemoryNeed:
-    """Bytes that one rank of a profile takes; the weights are shared evenly by all ranks of TP and PP."""
-    memory, parallel = profile["memory"], profile["parallel"]
-    return MemoryNeed(
-        weights=profile["weights"]["bytes"] // (parallel["tp"] * parallel["pp"]),
-        kv_cache=memory["kv_cache_bytes"],
-        runtime=int(memory["runtime_gib"] * GIB),
-        floor=int(memory["floor_gib"] * GIB),
-        utilization=float(memory.get("utilization", 0)),
-    )
+    managed = {node.host: resolve(_text(inventory.value(node.host, "ansible_host"), node.host)) for node in plan.nodes}
+    return {node.host: _intent(inventory, plan, node, image_id, managed) for node in plan.nodes}
 
 
 def _intent(
-    inventory: Inventory, plan: AddressPlan, node: NodeAddresses, image_id: str, resolve: Callable[[str], str]
+    inventory: Inventory, plan: AddressPlan, node: NodeAddresses, image_id: str, managed: Mapping[str, str]
 ) -> Intent:
     profile: Any = inventory.profile
 
     def value(name: str) -> Any:
         return inventory.value(node.host, name)
 
-    management = resolve(_text(value("ansible_host"), node.host))
-    head_management = resolve(_text(inventory.value(plan.nodes[0].host, "ansible_host"), plan.nodes[0].host))
-    topology, first = str(value("fabric_topology")), node.rails[0]
-    managed, need = topology == RING, memory_need(profile)
+    head, topology = plan.nodes[0].host, str(value("fabric_topology"))
+    ring = topology == RING
+    sockets = managed if ring else {other.host: other.rails[0].address for other in plan.nodes}
     return Intent(
         host=node.host,
         rank=node.rank,
         world_size=len(plan.nodes),
-        management=management,
-        head=plan.nodes[0].host,
-        head_address=head_management if managed else plan.head_address,
+        management=managed[node.host],
+        head=head,
+        head_address=sockets[head],
         topology=topology,
         rails=node.rails,
-        socket_netdev="" if managed else first.netdev,
-        socket_address=management if managed else first.address,
+        socket_netdev="" if ring else node.rails[0].netdev,
+        socket_address=sockets[node.host],
+        socket_peers={host: address for host, address in sockets.items() if host != node.host},
         accelerator=profile["accelerator"],
-        memory=need,
+        memory=memory_need(profile, head=node.rank == 0),
         weights_path=f"{value('model_store_path')}/{profile['weights']['directory']}",
         weights_pushed=bool(value("model_store_source")),
         image=value("engine_image_ref"),
         image_id=image_id,
-        api_host=_text(inventory.value(plan.nodes[0].host, "serving_api_host"), head_management),
+        api_host=_text(inventory.value(head, "serving_api_host"), managed[head]),
         api_port=profile["serve"]["port"],
         master_port=profile["serve"]["master_port"],
         cage=_text(value("fabric_cage"), ""),
         nccl_env={name: str(text) for name, text in profile.get("nccl_env", {}).items()},
         daemon_config=value("container_runtime_daemon_config"),
-        tuning=make_wish(lambda name: value(f"host_tuning_{name}"), need.floor),
+        checkpoint=checkpoint_need(profile),
+        free_memory=bool(value("serving_free_memory")),
+        tuning=make_wish(lambda name: value(f"host_tuning_{name}"), memory_need(profile, head=node.rank == 0).floor),
     )
+
+
+def checkpoint_need(profile: Mapping[str, Any]) -> CheckpointNeed:
+    """What the checkpoint must be: the model that the profile states, with its MTP layer where that guesses tokens."""
+    model, over = profile.get("model") or {}, overrides(profile)
+    found = shape(profile)
+    if profile["weights"].get("draft"):
+        # The draft's layers are in a directory of their own, whatever the checkpoint says about its own.
+        over["num_nextn_predict_layers"] = model.get("num_nextn_predict_layers", 0)
+    prefixes = {}
+    if found is not None and drafts_with_own_layer(profile):
+        # The MTP layer is counted on behind the layers of the model, from 0.
+        prefixes[f"model.layers.{found.layers}."] = f"guessing {draft_tokens(profile)} tokens ahead"
+    return CheckpointNeed(dict(model), over if model else {}, prefixes)
 
 
 def _text(value: object, otherwise: str) -> str:

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from .fabric_reader import FabricReader
 from .facts import gid_rows
 from .gids import find_ipv4, summary
-from .machine import run_command
-from .node_reader import NodeReader
+from .machine import Machine, run_command
 from .perftest import SPEED, TOOL, average_gbits, bind_option, command_line, failure, was_refused
 from .rdma_schedule import RUN_SECONDS, SERVER, WAIT_SECONDS, RdmaProbe, Run, RunResult, latest_start
 
@@ -96,10 +96,11 @@ class Tool:
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds: for all runs together, and for the first wait for a peer."""
+    """Seconds: for all runs together, for the first wait for a peer, and for each run."""
 
     whole: float
     wait: float = WAIT_SECONDS
+    each: float = RUN_SECONDS
 
 
 class Exchange:
@@ -142,9 +143,10 @@ class Exchange:
         """The index of the own address in the device's GID table, or the reason why there is none."""
         if run.device is None:
             return None, f"{run.rail} has no RDMA device"
-        found = NodeReader(self._root, self._root).fabric()["rdma"].get(run.device)
-        if found is None:
+        machine = Machine(self._root, self._root)
+        if run.device not in machine.names("sys/class/infiniband"):
             return None, f"there is no RDMA device {run.device}"
+        found = FabricReader(machine).device(run.device)
         rows = gid_rows(found["port"])
         row = find_ipv4(rows, run.gid_address)
         if row is None:
@@ -154,17 +156,17 @@ class Exchange:
     def _serve(self, run: Run, argv: Sequence[str]) -> RunResult:
         """Listen until the peer has come, then until the run has ended."""
         latest = self._latest_start(run)
-        with Tool(argv, latest + RUN_SECONDS - time.monotonic()) as tool:
+        with Tool(argv, latest + self._limits.each - time.monotonic()) as tool:
             if not tool.ends_by(latest) and listens(run.port):
                 return run.result(f"{run.peer} had not connected to port {run.port} {self._age(latest)}")
-            return self._outcome(run, tool, latest + RUN_SECONDS)
+            return self._outcome(run, tool, latest + self._limits.each)
 
     def _connect(self, run: Run, argv: Sequence[str]) -> RunResult:
         """Try until the peer listens, then until the run has ended."""
         latest = self._latest_start(run)
         while True:
-            with Tool(argv, RUN_SECONDS) as tool:
-                result = self._outcome(run, tool, time.monotonic() + RUN_SECONDS)
+            with Tool(argv, self._limits.each) as tool:
+                result = self._outcome(run, tool, time.monotonic() + self._limits.each)
                 refused = was_refused(tool.said()[1])
             if not refused or time.monotonic() + RETRY_SECONDS >= latest:
                 return result
@@ -181,7 +183,7 @@ class Exchange:
         return run.result(gbits=average_gbits(output) if self._mode == SPEED else None)
 
     def _latest_start(self, run: Run) -> float:
-        return min(self._start + latest_start(run.round, self._limits.wait), self._end)
+        return min(self._start + latest_start(run.round, self._limits.wait, self._limits.each), self._end)
 
     def _age(self, moment: float) -> str:
         return f"{moment - self._start:.0f} s after the start"

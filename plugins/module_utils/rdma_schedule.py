@@ -18,7 +18,7 @@ SERVER, CLIENT = "server", "client"
 # Seconds that an end waits for its peer at first: the modules of the nodes do not start in the same moment.
 WAIT_SECONDS = 20
 # Seconds for one run once both ends have met. A healthy one takes about four: perftest sleeps for one and measures for
-# two. An emulated machine takes several times as long.
+# two.
 RUN_SECONDS = 15
 
 Pair = tuple[str, str]
@@ -121,19 +121,19 @@ def tournament(hosts: Sequence[str]) -> Iterator[list[Pair]]:
         circle = [circle[0], circle[-1], *circle[1:-1]]
 
 
-def latest_start(round_: int, wait: float = WAIT_SECONDS) -> float:
+def latest_start(round_: int, wait: float = WAIT_SECONDS, each: float = RUN_SECONDS) -> float:
     """Seconds after the start of the module until which an end waits for its peer in a round.
 
     A peer that met nobody in all rounds before, and then hung, is free at that time: one broken rail must not make
     the runs of others fail, only wait.
     """
-    return wait + round_ * RUN_SECONDS
+    return wait + round_ * each
 
 
-def longest(schedule: Mapping[str, Sequence[Run]], wait: float = WAIT_SECONDS) -> float:
+def longest(schedule: Mapping[str, Sequence[Run]], wait: float = WAIT_SECONDS, each: float = RUN_SECONDS) -> float:
     """Seconds after which every run has ended, whatever happens."""
     rounds = [run.round for runs in schedule.values() for run in runs]
-    return latest_start(max(rounds) + 1, wait) if rounds else 0.0
+    return latest_start(max(rounds) + 1, wait, each) if rounds else 0.0
 
 
 def _by_rank(hosts: Sequence[str], one: str, other: str) -> Pair:

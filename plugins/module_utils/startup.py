@@ -20,12 +20,16 @@ from .intent import Intent
 from .names import LAUNCH_FILE
 from .node_reader import NodeReader
 
-# Memory comes back up to a minute after a container has stopped, so a shortage is looked at again for that long.
-LATE = ("memory.headroom", "memory.boot-guard")
-MEMORY_SECONDS = 75
-MEMORY_PAUSE = 5
+# Memory comes back up to a minute after a container has stopped, so a shortage is looked at again for that long; and so
+# are the rails after a boot, as links train for seconds and nothing waits for an optional interface.
+MEMORY = ("memory.headroom", "memory.boot-guard")
+RAILS = "fabric."
+LATE_SECONDS = 75
+PAUSE = 5
+# Age of a machine, in seconds, up to which its rails may still be on their way; a Spark boots within two minutes.
+BOOT_SECONDS = 900
 
-SUBSETS = ("memory", "fabric", "runtime", "weights", "serving")
+SUBSETS = ("memory", "processes", "fabric", "runtime", "weights", "serving")
 
 
 def check(launch: dict[str, Any]) -> list[Check]:
@@ -38,16 +42,23 @@ def check(launch: dict[str, Any]) -> list[Check]:
 
 
 def settled_reasons(launch: dict[str, Any]) -> list[Check]:
-    """The reasons that remain once the memory of an engine that has just stopped had time to come back.
+    """The reasons that remain once memory and rails had time to come back.
 
-    It waits only when nothing but memory is short, as nothing else comes back by waiting.
+    It waits only when nothing else is wrong, as nothing else comes back by waiting.
     """
-    until = time.monotonic() + MEMORY_SECONDS
+    until = time.monotonic() + LATE_SECONDS
     found = check(launch)
-    while found and all(reason.id in LATE for reason in found) and time.monotonic() < until:
-        time.sleep(MEMORY_PAUSE)
+    while found and all(comes_late(reason) for reason in found) and time.monotonic() < until:
+        time.sleep(PAUSE)
         found = check(launch)
     return found
+
+
+def comes_late(reason: Check) -> bool:
+    """Whether a reason may go away by waiting."""
+    # This clock counts from the boot.
+    booting = time.monotonic() < BOOT_SECONDS
+    return reason.id in MEMORY or (booting and reason.id.startswith(RAILS))
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -17,8 +17,8 @@ options:
     description: What to read. Less is faster.
     type: list
     elements: str
-    choices: [platform, memory, fabric, runtime, weights, serving, tuning, footprint]
-    default: [platform, memory, fabric, runtime, weights, serving, tuning, footprint]
+    choices: [platform, memory, processes, fabric, runtime, weights, serving, tuning, footprint]
+    default: [platform, memory, processes, fabric, runtime, weights, serving, tuning, footprint]
   probe_paths:
     description: Also send pings of the full MTU, unfragmented, to every peer on every rail.
     type: bool
@@ -117,6 +117,9 @@ node:
     memory:
       description: The figures of /proc/meminfo in kB.
       type: dict
+    processes:
+      description: Who holds memory on the GPU, the largest resident processes, earlyoom and the NFS server.
+      type: dict
     fabric:
       description: Network devices, RDMA devices with their GID tables, routes, who configures them, who answered.
       type: dict
@@ -124,7 +127,7 @@ node:
       description: Docker, its images that were asked for, and all containers.
       type: dict
     weights:
-      description: The checkpoint's index and shards with their sizes in bytes.
+      description: The checkpoint's index and shards with their sizes in bytes, and what the tensors add up to.
       type: dict
     serving:
       description: State of the engine's unit, and all listening TCP sockets.

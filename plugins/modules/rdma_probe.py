@@ -66,6 +66,10 @@ options:
     description: Seconds to wait for the first peer. The nodes must start this module within that time of each other.
     type: int
     default: 20
+  each:
+    description: Seconds for one run.
+    type: int
+    default: 15
   bytes:
     description: Size of one write in bytes.
     type: int
@@ -130,7 +134,13 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.perftest import MODES, SPEED
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rdma_exchange import Exchange, Limits
-from ansible_collections.sparkwright.cluster.plugins.module_utils.rdma_schedule import CLIENT, SERVER, WAIT_SECONDS, Run
+from ansible_collections.sparkwright.cluster.plugins.module_utils.rdma_schedule import (
+    CLIENT,
+    RUN_SECONDS,
+    SERVER,
+    WAIT_SECONDS,
+    Run,
+)
 
 NOT_IN_CHECK_MODE = "check mode runs nothing"
 
@@ -160,6 +170,7 @@ def main() -> None:
             "runs": {"type": "list", "elements": "dict", "required": True, "options": run},
             "seconds": {"type": "int", "default": 300},
             "wait": {"type": "int", "default": WAIT_SECONDS},
+            "each": {"type": "int", "default": RUN_SECONDS},
             "bytes": {"type": "int", "default": 65536},
             "mode": {"type": "str", "choices": list(MODES), "default": SPEED},
         },
@@ -169,7 +180,7 @@ def main() -> None:
         module.exit_json(changed=False, rdma_probe={"available": False, "reason": NOT_IN_CHECK_MODE, "runs": []})
     asked = module.params
     end_on_signals()
-    exchange = Exchange(Limits(asked["seconds"], asked["wait"]), asked["bytes"], asked["mode"])
+    exchange = Exchange(Limits(asked["seconds"], asked["wait"], asked["each"]), asked["bytes"], asked["mode"])
     module.exit_json(changed=False, rdma_probe=exchange.probe(Run(**run) for run in asked["runs"]))
 
 

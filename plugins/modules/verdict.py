@@ -24,7 +24,8 @@ options:
     description: Name of the variable in which a task with C(sparkwright.cluster.rdma_probe) was registered.
     type: str
   report:
-    description: Also write facts, intents and results to C(reports/<inventory>-<report>.json) on the controller.
+    description: Also write facts, intents, the rendered launch of every rank and results to
+      C(reports/<inventory>-<report>.json) on the controller.
     type: str
   picture:
     description:

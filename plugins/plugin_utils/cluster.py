@@ -14,13 +14,14 @@ from ansible.errors import AnsibleActionFail
 from ansible.template import Templar
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.address_plan import AddressPlanError
+from ansible_collections.sparkwright.cluster.plugins.module_utils.checkpoint_reader import read_weights
 from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import Cluster
 from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import Weights
 from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import Intent
 from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rules import Inventory
 from ansible_collections.sparkwright.cluster.plugins.module_utils.launch import HostPaths, Launch, render
+from ansible_collections.sparkwright.cluster.plugins.module_utils.machine import Machine
 from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import NcclEnvError, nccl_env
-from ansible_collections.sparkwright.cluster.plugins.module_utils.node_reader import read_weights
 from ansible_collections.sparkwright.cluster.plugins.module_utils.planning import make_intents
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rails import resolve
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import one_line, plain, read_inventory
@@ -84,7 +85,7 @@ def weights_source(plan: Plan) -> Weights | None:
     """The checkpoint on the controller that is copied to the nodes, or None when they have it already."""
     head = next(iter(plan.intents.values()))
     source = plan.value(head.host, "model_store_source")
-    return read_weights(Path(source).expanduser()) if source else None
+    return read_weights(Machine(), str(Path(source).expanduser())) if source else None
 
 
 def address_of(name: str) -> str:

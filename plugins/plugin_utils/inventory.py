@@ -22,6 +22,10 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rule
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.mistakes import ALL_NODES, Mistake
 from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import env_file
+from ansible_collections.sparkwright.cluster.plugins.module_utils.profile_rules import (
+    contradictions,
+    executor_findings,
+)
 
 # The collection is a symbolic link to the checkout, where roles/ and profiles/ are.
 REPO = Path(__file__).resolve().parents[2]
@@ -87,6 +91,17 @@ def environment_faults(section: str, variables: object) -> list[str]:
     except ValueError as error:
         return [f"the profile at $.{section}: {error}"]
     return []
+
+
+def profile_contradictions(inventory: Inventory, deploys: bool) -> list[Mistake]:
+    """What contradicts itself in the profile of an inventory without a mistake; the profile has passed its schema.
+
+    `deploys` is whether the verb starts the engine.
+    """
+    name = inventory.value(inventory.nodes[0], PROFILE)
+    image = str(inventory.value(inventory.nodes[0], "engine_image_ref") or "")
+    found = [*(executor_findings(inventory.profile) if deploys else ()), *contradictions(inventory.profile, image)]
+    return [Mistake(ALL_NODES, f"the profile {name} {what}", remedy) for what, remedy in found]
 
 
 def load_role_specs(roles: Path) -> dict[str, dict[str, dict]]:

@@ -14,8 +14,9 @@ from tuned import footprint, tuned, wish
 from ansible_collections.sparkwright.cluster.plugins.module_utils.catalogue import CATALOGUE
 from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import Cluster, Stage, Status
 from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import engine_runs
-from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import Intent, MemoryNeed, RailEnd
+from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import Intent, RailEnd
 from ansible_collections.sparkwright.cluster.plugins.module_utils.meminfo import GIB
+from ansible_collections.sparkwright.cluster.plugins.module_utils.memory_need import MemoryNeed
 from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import env_file, nccl_env
 from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import render_netplan
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import INDEX_NAME
@@ -51,7 +52,16 @@ def rail_end(name: str, netdev: str, rank: int, addresses: dict[str, str], prefi
 def intent(rank: int = 0, count: int = 4, **changes) -> Intent:
     """What spark<rank + 1> is meant to be."""
     ends = changes.get("rails") or rails(rank, count)
-    memory = MemoryNeed(90 * GIB, 2 * GIB, 6 * GIB, 3 * GIB, utilization=0.9)
+    memory = MemoryNeed(
+        weights=90 * GIB,
+        kv_cache=2 * GIB,
+        graphs=GIB,
+        activations=2 * GIB,
+        runtime=3 * GIB,
+        floor=3 * GIB,
+        utilization=0.9,
+        ways=4,
+    )
     whole = Intent(
         host=f"spark{rank + 1}",
         rank=rank,
@@ -63,6 +73,7 @@ def intent(rank: int = 0, count: int = 4, **changes) -> Intent:
         rails=ends,
         socket_netdev=ends[0].netdev,
         socket_address=ends[0].address,
+        socket_peers=ends[0].peers,
         accelerator="cuda",
         memory=memory,
         weights_path="/models/big",
@@ -158,12 +169,18 @@ def engine_container(host: str, state: str = "running") -> dict:
 
 
 def weights() -> dict:
-    shard = {"size": 5_000_000_000, "expected": 5_000_000_000, "tensors": 7}
+    shard = {"size": 5_000_000_000, "expected": 5_000_000_000, "tensors": 7, "header": "0123456789abcdef"}
     return {
         "path": "/models/big",
         "error": None,
         "tensors": {SHARD1: 7, SHARD2: 7},
         "shards": {SHARD1: dict(shard), SHARD2: dict(shard)},
+        "prefixes": {"model.layers.0.": 9 * 10**9, "lm_head.": 10**9},
+        "dtypes": {"BF16": 10**10},
+        # Ninety GiB for each of four ranks, as in `intent`.
+        "split": 4 * 90 * GIB,
+        "repeated": 0,
+        "config": {"num_hidden_layers": 1, "num_key_value_heads": 4, "head_dim": 32},
         "config_sha256": "c0ffee",
         "disk_free": 10**12,
     }
@@ -186,7 +203,8 @@ def node_facts(rank: int = 0, serving: bool = False) -> dict:
             "gpus": ["NVIDIA GB10"],
             "driver": "580.95.05",
         },
-        "memory": {"MemTotal": 127_590_000, "MemAvailable": 120_000_000, "CmaTotal": 65_536, "CmaFree": 60_000},
+        "memory": memory(),
+        "processes": processes(),
         "fabric": fabric(rank),
         "runtime": {
             "version": "28.5.1",
@@ -242,14 +260,35 @@ def _put(data: dict, path: tuple, value: object) -> None:
         data[last] = copy.deepcopy(value)
 
 
-def shard_bytes(tensors: int, payload: int = 64) -> bytes:
-    """A valid safetensors file with that many tensors of `payload` bytes each."""
+def shard_bytes(tensors: int, payload: int = 64, prefix: str = "") -> bytes:
+    """A valid safetensors file with that many tensors of `payload` bytes each, named after the prefix."""
     entries = {
-        f"t{n}": {"dtype": "U8", "shape": [payload], "data_offsets": [n * payload, (n + 1) * payload]}
+        f"{prefix}t{n}": {"dtype": "U8", "shape": [payload], "data_offsets": [n * payload, (n + 1) * payload]}
         for n in range(tensors)
     }
+    return safetensors(entries) + bytes(tensors * payload)
+
+
+def safetensors(entries: dict) -> bytes:
+    """The header of a safetensors file, with its length in front."""
     header = json.dumps({"__metadata__": {"format": "pt"}, **entries}).encode()
-    return struct.pack("<Q", len(header)) + header + bytes(tensors * payload)
+    return struct.pack("<Q", len(header)) + header
+
+
+def memory() -> dict:
+    """A node of the larger class, 121.68 GiB, with 114.44 GiB available, 2 GiB of it in the page cache."""
+    file_pages = {"Active(file)": 1_500_000, "Inactive(file)": 600_000, "SReclaimable": 200_000, "Mapped": 100_000}
+    swap = {"SwapTotal": 16_777_212, "SwapFree": 16_777_212}
+    totals = {"MemTotal": 127_590_000, "MemFree": 118_000_000, "MemAvailable": 120_000_000, "AnonPages": 900_000}
+    return {**totals, **file_pages, **swap, "CmaTotal": 65_536, "CmaFree": 60_000}
+
+
+def processes() -> dict:
+    resident = [
+        {"pid": 812, "name": "dockerd", "bytes": 85_000_000},
+        {"pid": 640, "name": "multipathd", "bytes": 22_000_000},
+    ]
+    return {"gpu": [], "resident": resident, "low_watermark": 200_000_000, "earlyoom": None, "nfs_threads": 0}
 
 
 def write_checkpoint(path: Path) -> Path:
@@ -260,5 +299,5 @@ def write_checkpoint(path: Path) -> Path:
     (path / INDEX_NAME).write_text(json.dumps({"metadata": {}, "weight_map": dict(names)}))
     (path / "config.json").write_text('{"model_type": "llama"}')
     for shard, count in counts.items():
-        (path / shard).write_bytes(shard_bytes(count))
+        (path / shard).write_bytes(shard_bytes(count, prefix=f"{shard}."))
     return path

@@ -7,8 +7,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 NOBODY = 65534
+
+# An example has no deadline of its own: the machine may be busy with the lab.
+settings.register_profile("busy machine", deadline=None)
+settings.load_profile("busy machine")
 
 
 class OrdinaryUser:

@@ -86,11 +86,13 @@ def test_checks_come_in_the_order_of_a_look_at_a_node():
     assert kinds == [
         "checks_node",
         "checks_tuning",
+        "checks_memory",
         "checks_rails",
         "checks_links",
         "checks_fabric",
         "checks_nccl",
         "checks_rdma",
+        "checks_weights",
         "checks_launch",
     ]
 

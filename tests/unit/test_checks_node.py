@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from builders import cluster, findings, intent
+from builders import cluster, findings
 
 SPARK2 = "spark2"
 
@@ -62,21 +60,6 @@ CASES = {
         "warn platform.same-software spark2: kernel 6.17.0-1008-nvidia, driver none; limit: as on the others: kernel"
         " 6.17.0-1008-nvidia, driver 580.95.05; remedy: update the node",
     ),
-    "the smaller class of memory": (
-        on_spark2("memory", "MemTotal", value=125_508_000),
-        "warn memory.class spark2: MemTotal is 119.69 GiB; limit: the largest node's 121.68 GiB; remedy: set the same"
-        " memory option in the firmware of all nodes",
-    ),
-    "kho": (
-        on_spark2("memory", "CmaFree", value=9_740_000),
-        "refuse memory.cma-trap spark2: CmaFree is 9740000 kB with CmaTotal 65536 kB; limit: CmaFree at most CmaTotal;"
-        " remedy: boot kernel 6.17, or add kho=off by a drop-in under /etc/default/grub.d and reboot",
-    ),
-    "below the boot guard": (
-        on_spark2("memory", "MemAvailable", value=114_000_000),
-        "refuse memory.boot-guard spark2: MemAvailable is 108.72 GiB; limit: 109.51 GiB (0.9 of 121.68); remedy: set"
-        " the profile's memory.utilization to at most 0.89",
-    ),
     "no nvidia runtime": (
         on_spark2("runtime", "runtimes", value=["runc"]),
         "refuse runtime.gpu spark2: Docker's runtimes are runc; limit: nvidia among them; remedy: run `nvidia-ctk"
@@ -116,24 +99,6 @@ def test_docker_that_does_not_answer():
     assert findings(cluster(facts=facts)) == [line]
 
 
-def test_too_little_memory_is_summed_up():
-    facts = {(SPARK2, "memory", "MemAvailable"): 104_000_000}
-    assert findings(cluster(facts=facts)) == [
-        "refuse memory.headroom spark2: MemAvailable is 99.18 GiB; limit: 101.00 GiB (weights 90.00, KV cache 2.00,"
-        " runtime 6.00, floor 3.00); remedy: free 1.82 GiB, or choose a profile with less context",
-        "refuse memory.boot-guard spark2: MemAvailable is 99.18 GiB; limit: 109.51 GiB (0.9 of 121.68); remedy: set"
-        " the profile's memory.utilization to at most 0.81",
-    ]
-
-
-@pytest.mark.parametrize(("kb", "lines"), [(0, 0), (-1, 1)], ids=["exactly enough", "1 kB less"])
-def test_the_limit_of_the_headroom(kb, lines):
-    memory = replace(intent().memory, utilization=0.0)
-    facts = {(SPARK2, "memory", "MemAvailable"): memory.total // 1024 + kb}
-    found = findings(cluster(facts=facts, intents={"*": {"memory": memory}}))
-    assert [line.split()[1] for line in found] == ["memory.headroom"] * lines
-
-
 def test_a_node_that_was_not_asked():
     healthy = cluster()
     del healthy.facts[SPARK2]
@@ -147,20 +112,10 @@ def test_a_node_that_was_not_asked():
         on_spark2("platform", "python", value="3.11.2"),
         on_spark2("platform", "python", value="3.13.0rc1"),
         on_spark2("platform", "dgx", value={}),
-        on_spark2("memory", "MemTotal", value=127_580_000),
-        on_spark2("memory", "CmaFree", value=65_536),
         on_spark2("runtime", "daemon_json", value=None),
-        {"serving": True, **on_spark2("memory", "MemAvailable", value=5_000_000)},
         {"intents": {"*": {"accelerator": "cpu"}}, **on_spark2("runtime", "runtimes", value=["runc"])},
     ],
     ids=str,
 )
 def test_what_is_close_to_a_limit_and_right(changes):
     assert findings(cluster(**changes)) == []
-
-
-def test_the_remedy_for_the_boot_guard_passes_it():
-    """The share that the remedy names is one that the guard accepts."""
-    facts = {(SPARK2, "memory", "MemAvailable"): 114_000_000}
-    remedied = {"*": {"memory": replace(intent().memory, utilization=0.89)}}
-    assert findings(cluster(facts=facts, intents=remedied)) == []

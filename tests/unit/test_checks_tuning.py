@@ -180,14 +180,6 @@ def test_what_cannot_be_done_now(facts, serving, line):
     assert line in told(facts, serving=serving)
 
 
-@pytest.mark.parametrize(("used_kb", "serving", "warned"), [(0, False, 0), (300_000, False, 1), (300_000, True, 0)])
-def test_what_is_in_swap_at_the_launch(used_kb, serving, warned):
-    changes = {("spark2", "memory", "SwapTotal"): 16_000_000, ("spark2", "memory", "SwapFree"): 16_000_000 - used_kb}
-    lines = findings(cluster(facts=changes, serving=serving))
-    warning = "0.29 GiB are in swap; limit: 0.25 GiB; remedy: run site.yml, which drains it"
-    assert lines == [f"warn tuning.swap-drained spark2: {warning}"] * warned
-
-
 @pytest.mark.parametrize(
     ("argv", "kb"),
     [

@@ -7,12 +7,14 @@ import json
 import pytest
 from builders import intent
 
-from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import Intent, MemoryNeed
+from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import CheckpointNeed, Intent
+
+NEED = CheckpointNeed({"num_hidden_layers": 2}, {"index_topk_freq": 4}, {"model.layers.2.": "guessing"})
 
 
-@pytest.mark.parametrize("rank", [0, 3])
-def test_an_intent_survives_json(rank):
-    whole = intent(rank)
+@pytest.mark.parametrize("changes", [{"rank": 0}, {"rank": 3}, {"checkpoint": NEED, "free_memory": True}], ids=str)
+def test_an_intent_survives_json(changes):
+    whole = intent(**changes)
     assert Intent.from_data(json.loads(json.dumps(whole.as_data()))) == whole
 
 
@@ -23,7 +25,3 @@ def test_data_of_another_version_are_refused():
 
 def test_only_rank_0_is_the_head():
     assert [intent(rank).is_head for rank in range(4)] == [True, False, False, False]
-
-
-def test_the_need_is_a_sum():
-    assert MemoryNeed(weights=1, kv_cache=20, runtime=300, floor=4000).total == 4321

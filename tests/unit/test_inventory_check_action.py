@@ -176,12 +176,44 @@ def test_every_mistake_is_one_line_and_no_host_is_contacted(checkout):
 
 
 def test_a_mistake_in_the_profile_is_a_line_too(checkout):
-    write_yaml(checkout / "profiles/tiny.yml", {**profile(tp=2), "executor": "ray", "wieghts": {}})
+    write_yaml(checkout / "profiles/tiny.yml", {**profile(tp=2), "executor": "rey", "wieghts": {}})
     assert refusal(run(checkout, sparks())) == [
         "all nodes: the profile at $: Additional properties are not allowed ('wieghts' was unexpected); "
         "remedy: correct the profile",
-        "all nodes: the profile at $.executor: 'ray' is not one of ['mp']; remedy: correct the profile",
+        "all nodes: the profile at $.executor: 'rey' is not one of ['mp', 'ray', 'llamacpp']; remedy: correct the"
+        " profile",
     ]
+
+
+def test_a_profile_that_contradicts_itself_is_refused(checkout):
+    guessing = {"speculative-config": {"method": "mtp", "num_speculative_tokens": 3}}
+    subject = {**profile(tp=2, dcp=2), "engine_args": {"max-model-len": 128, **guessing}}
+    write_yaml(checkout / "profiles/tiny.yml", subject)
+    assert refusal(run(checkout, sparks())) == [
+        "all nodes: the profile tiny guesses 3 tokens with dcp 2 on an image without the patch draft-dcp; limit: 1"
+        " token, as the draft would run with DCP 1 on a sharded cache and all later guesses be wrong; remedy: use an"
+        " image with the patch and list draft-dcp in image.patches, or write num_speculative_tokens: 1",
+        "all nodes: the profile tiny guesses tokens with the MTP layer of a model that has none"
+        " (model.num_nextn_predict_layers is 0); remedy: use a checkpoint with its MTP layer, name a draft in"
+        " weights.draft, or remove speculative-config",
+    ]
+
+
+@pytest.mark.parametrize("deploys", [True, False])
+def test_an_executor_that_is_only_planned_is_refused_where_it_would_be_started(checkout, deploys):
+    environment = {"VLLM_DISABLE_TP_MQ_BROADCASTER": 1}
+    write_yaml(checkout / "profiles/tiny.yml", {**profile(tp=2), "executor": "ray", "engine_env": environment})
+    check, show = PLAY[0]["tasks"]
+    told = {**check, "sparkwright.cluster.inventory_check": {"deploys": deploys}}
+    write_yaml(checkout / "play.yml", [{**PLAY[0], "tasks": [told, show]}])
+    ended = run(checkout, sparks())
+    if deploys:
+        assert refusal(ended) == [
+            "all nodes: the profile tiny has the executor ray; limit: mp, whose ranks site.yml starts; remedy: plan"
+            " it with playbooks/plan.yml, and deploy a profile with the executor mp"
+        ]
+    else:
+        success(ended)
 
 
 def test_a_template_deep_in_a_list_is_a_line_too(checkout):

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import copy
-import json
 from itertools import pairwise
 
 import pytest
-import yaml
-from builders import IMAGE_ID, REPO, fabric, intent, rails
+from builders import IMAGE_ID, intent, rails
 
-from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import MemoryNeed
+from ansible_collections.sparkwright.cluster.plugins.module_utils.executors import Commands, commands_of
 from ansible_collections.sparkwright.cluster.plugins.module_utils.launch import (
     HostPaths,
     container_options,
-    engine_argv,
     engine_environment,
-    flags,
-    memory_arguments,
     render,
 )
-from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import nccl_env
+from ansible_collections.sparkwright.cluster.plugins.module_utils.memory_need import MemoryNeed
+from ansible_collections.sparkwright.cluster.plugins.module_utils.vllm_argv import flags, memory_arguments
 
 PATHS = HostPaths(models="/var/lib/models", cache="/var/cache/sparkwright")
 PROFILE = {
@@ -36,8 +32,8 @@ PROFILE = {
 }
 
 
-def shipped(name):
-    return yaml.safe_load((REPO / f"profiles/{name}.yml").read_text())
+def engine_argv(profile, planned):
+    return commands_of(profile, planned).container
 
 
 def pairs(argv):
@@ -114,7 +110,7 @@ def test_dcp_is_named_only_where_it_is_used(dcp, value):
 
 def test_the_environment_is_text_and_the_profile_comes_last():
     profile = {**PROFILE, "engine_env": {"A": 1, "B": 0.5, "C": "x", "TRITON_CACHE_DIR": "/elsewhere"}}
-    assert engine_environment(profile) == {
+    assert engine_environment(profile, Commands([])) == {
         "HOME": "/var/cache/sparkwright",
         "VLLM_CACHE_ROOT": "/var/cache/sparkwright/vllm",
         "TRITON_CACHE_DIR": "/elsewhere",
@@ -158,12 +154,20 @@ def test_the_whole_command():
         *("--volume", "/var/lib/models:/models:ro", "--volume", "/var/cache/sparkwright:/var/cache/sparkwright"),
     )
     assert list(found.argv[end + 1 :]) == engine_argv(PROFILE, intent())
-    assert found.environment == engine_environment(PROFILE)
+    assert found.environment == engine_environment(PROFILE, Commands([]))
+    assert found.serve == ()
 
 
 def test_mounts_of_the_user_come_last():
     found = launch(paths=HostPaths("/m", "/c", ("/opt/env:/opt/env:ro",)))
     assert repeated(found.argv, "--volume")[-1] == "/opt/env:/opt/env:ro"
+
+
+def test_a_draft_of_its_own_is_found_beside_the_weights():
+    weights = {**PROFILE["weights"], "draft": {"directory": "draft", "bytes": 5}}
+    arguments = {"speculative-config": {"method": "mtp", "num_speculative_tokens": 3}}
+    found = pairs(engine_argv({**PROFILE, "weights": weights, "engine_args": arguments}, intent()))
+    assert found["--speculative-config"] == '{"model":"/models/draft","method":"mtp","num_speculative_tokens":3}'
 
 
 def test_the_profile_may_move_the_models():
@@ -224,10 +228,12 @@ def test_what_matters_changes_the_hash(changed):
         {"profile": edited("weights", "bytes", value=2000)},
         {"profile": edited("memory", "floor_gib", value=2)},
         {"profile": {**PROFILE, "container": {}}},
-        {"memory": MemoryNeed(1, 1, 1, 1)},
+        {"memory": MemoryNeed(1, 1, 1, 1, 1, 1)},
         {"management": "spark1.example"},
         {"weights_pushed": True},
         {"daemon_config": {}},
+        {"free_memory": True},
+        {"socket_peers": {}},
         {"rails": rails(2)},
         {"topology": "direct"},
         {"image_id": ""},
@@ -242,89 +248,6 @@ def test_the_order_of_the_environment_does_not_matter():
     one, two = {"A": "1", "B": "2"}, {"B": "2", "A": "1"}
     assert launch(nccl=one).config_hash == launch(nccl=two).config_hash
     assert launch({**PROFILE, "engine_env": one}).config_hash == launch({**PROFILE, "engine_env": two}).config_hash
-
-
-# --- the shipped profiles -------------------------------------------------------------------------------------------
-
-AWQ = "glm52-awq15-mtp3-256k"
-
-# What the published deployment of this profile says, flag by flag.
-AWQ_FLAGS = {
-    "--served-model-name": "glm-5.2-15pct",
-    "--port": "8210",
-    "--trust-remote-code": True,
-    "--reasoning-parser": "glm45",
-    "--tool-call-parser": "glm47",
-    "--enable-auto-tool-choice": True,
-    "--enable-prefix-caching": True,
-    "--tensor-parallel-size": "4",
-    "--pipeline-parallel-size": "1",
-    "--max-model-len": "262144",
-    "--max-num-seqs": "1",
-    "--max-num-batched-tokens": "4096",
-    "--gpu-memory-utilization": "0.93",
-    "--kv-cache-dtype": "fp8_ds_mla",
-    "--distributed-executor-backend": "mp",
-    "--compilation-config": '{"cudagraph_mode":"FULL"}',
-    "--nnodes": "4",
-    "--master-port": "29501",
-}
-AWQ_ENVIRONMENT = {
-    "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "1800",
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",
-    "VLLM_SPARSE_INDEXER_MAX_LOGITS_MB": "256",
-    "GLM52_BIND_HOST_TRITON": "1",
-    "GLM52_MQA_LOGITS_TRITON": "1",
-    "GLM52_PAGED_MQA_TRITON": "1",
-    "GLM52_PAGED_MQA_TOPK_CHUNK_SIZE": "8192",
-    "GLM52_B12X_MLA": "1",
-    "TORCH_CUDA_ARCH_LIST": "12.1a",
-}
-AWQ_NCCL = {"NCCL_NET": "IB", "NCCL_CROSS_NIC": "1", "NCCL_CUMEM_ENABLE": "0", "NCCL_IGNORE_CPU_AFFINITY": "1"}
-
-
-def test_the_awq_profile_has_the_published_flags():
-    profile = shipped(AWQ)
-    ports = {"api_port": profile["serve"]["port"], "master_port": profile["serve"]["master_port"]}
-    argv = engine_argv(profile, intent(0, **ports))
-    found = pairs(argv)
-    assert argv[:3] == ["vllm", "serve", "/cache/huggingface/glm52-awq-15pct"]
-    assert json.loads(found.pop("--speculative-config")) == {
-        "method": "mtp",
-        "model": "/cache/huggingface/glm52-awq-15pct-draft",
-        "num_speculative_tokens": 3,
-        "attention_backend": "FLASHMLA_SPARSE",
-    }
-    ours = {"--host": "10.0.0.11", "--node-rank": "0", "--master-addr": "192.168.100.10"}
-    assert found == AWQ_FLAGS | ours
-
-
-def test_the_awq_profile_has_the_published_environment():
-    profile = shipped(AWQ)
-    caches = {"HOME", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR"}
-    found = engine_environment(profile)
-    assert {name: value for name, value in found.items() if name not in caches} == AWQ_ENVIRONMENT
-    variables = {name: str(value) for name, value in profile["nccl_env"].items()}
-    assert nccl_env(intent(0, nccl_env=variables), fabric(0)).items() >= AWQ_NCCL.items()
-
-
-def test_the_awq_profile_has_the_published_container():
-    found = launch(shipped(AWQ)).argv
-    assert (
-        pairs(found).items()
-        >= {
-            "--network": "host",
-            "--ipc": "host",
-            "--shm-size": "10gb",
-            "--gpus": "all",
-            "--device": "/dev/infiniband",
-            "--cap-add": "IPC_LOCK",
-            "--ulimit": "memlock=-1:-1",
-        }.items()
-    )
-    assert repeated(found, "--ulimit") == ["memlock=-1:-1"]
-    assert "/var/lib/models:/cache/huggingface:ro" in found
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,15 @@ def test_hardware_comes_first_and_the_root_has_what_it_lacks(tmp_path):
     assert found.unreadable == set()
 
 
+def test_a_folder_is_that_of_the_first_root_or_of_all(tmp_path):
+    write(tmp_path / "hardware", {"proc/meminfo": "", "proc/7/comm": ""})
+    write(tmp_path / "root", {"proc/7/comm": "", "proc/12/comm": ""})
+    found = machine(tmp_path / "root", hardware=tmp_path / "hardware")
+    assert found.names("proc") == ["7", "meminfo"]
+    assert found.all_names("proc") == ["12", "7", "meminfo"]
+    assert (found.names("none"), found.all_names("none")) == ([], [])
+
+
 def test_a_link_is_known_by_the_last_part_of_its_target(tmp_path):
     (tmp_path / "driver").symlink_to("../bus/mlx5_core")
     (tmp_path / "file").touch()

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from decimal import Decimal
 
-from ansible_collections.sparkwright.cluster.plugins.module_utils.meminfo import cma_trap, gib, parse_meminfo
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.sparkwright.cluster.plugins.module_utils.meminfo import (
+    GIB,
+    cma_trap,
+    gib,
+    parse_meminfo,
+    shown_parts,
+)
 
 TEXT = """\
 MemTotal:       125508240 kB
@@ -48,3 +58,23 @@ def test_the_mark_of_kho(memory, trapped):
 
 def test_kb_become_gib():
     assert gib(127_590_000) == pytest.approx(121.679, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("parts", "total", "shown"),
+    [
+        ({}, "0.00", {}),
+        ({"a": GIB, "b": GIB // 2}, "1.50", {"a": "1.00", "b": "0.50"}),
+        # The sum of what is shown, not of what is hidden behind it.
+        ({"a": GIB // 3, "b": GIB // 3, "c": GIB // 3}, "0.99", {"a": "0.33", "b": "0.33", "c": "0.33"}),
+    ],
+)
+def test_parts_add_up_to_their_sum(parts, total, shown):
+    assert shown_parts(parts) == (total, shown)
+
+
+@given(st.dictionaries(st.text(min_size=1), st.integers(0, 2**40)))
+def test_parts_add_up_as_they_are_shown(parts):
+    total, shown = shown_parts(parts)
+    assert sum(map(Decimal, shown.values())) == Decimal(total)
+    assert abs(Decimal(total) - Decimal(sum(parts.values())) / GIB) <= Decimal("0.0051") * len(parts)

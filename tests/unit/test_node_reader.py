@@ -6,22 +6,15 @@ import json
 import os
 
 import pytest
-from builders import HARDWARE, IMAGE, IMAGE_ID, SHARD1, SHARD2, write_checkpoint
+from builders import HARDWARE, IMAGE, IMAGE_ID, write_checkpoint
 from trees import CAGE0, addresses, runner, write
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils import node_reader
-from ansible_collections.sparkwright.cluster.plugins.module_utils.machine import run_command
 from ansible_collections.sparkwright.cluster.plugins.module_utils.node_reader import (
     NodeReader,
     parse_listeners,
-    read_weights,
 )
-from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import (
-    INDEX_NAME,
-    complete,
-    damaged,
-    missing,
-)
+from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import complete
 
 
 def reader(root, answers=None, hardware="/nowhere"):
@@ -161,89 +154,6 @@ def test_a_node_without_systemd(tmp_path):
     assert reader(tmp_path).serving() == {"unit": "unknown", "enabled": "", "listeners": []}
 
 
-# --- weights --------------------------------------------------------------------------------------------------------
-
-
-def truncate(path):
-    whole = (path / SHARD2).read_bytes()
-    (path / SHARD2).write_bytes(whole[:-1])
-
-
-def empty(path):
-    (path / SHARD2).write_bytes(b"")
-
-
-def lose(path):
-    (path / SHARD2).unlink()
-
-
-def link_to_nowhere(path):
-    lose(path)
-    (path / SHARD2).symlink_to(path / "blobs/gone")
-
-
-@pytest.mark.parametrize(
-    ("harm", "lost", "broken"),
-    [
-        (lambda path: None, [], []),
-        (truncate, [], [SHARD2]),
-        (empty, [], [SHARD2]),
-        (lose, [SHARD2], []),
-        (link_to_nowhere, [], [SHARD2]),
-        (lambda path: (path / "notes.safetensors").write_bytes(b"?"), [], []),
-    ],
-    ids=["whole", "truncated", "empty", "lost", "a link to nowhere", "a file that the index does not name"],
-)
-def test_a_checkpoint_on_disk(tmp_path, harm, lost, broken):
-    path = write_checkpoint(tmp_path / "model")
-    harm(path)
-    found = read_weights(path)
-    assert (found["error"], missing(found), damaged(found)) == (None, lost, broken)
-    assert found["tensors"] == {SHARD1: 2, SHARD2: 3}
-    assert found["disk_free"] > 0
-
-
-@pytest.mark.parametrize(
-    ("index", "error"),
-    [
-        (None, f"{INDEX_NAME} is not there"),
-        (
-            "{",
-            f"{INDEX_NAME} cannot be read: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
-        ),
-        ("{}", f"{INDEX_NAME} cannot be read: it has no weight_map"),
-    ],
-)
-def test_an_index_that_cannot_be_read(tmp_path, index, error):
-    if index is not None:
-        (tmp_path / INDEX_NAME).write_text(index)
-    found = read_weights(tmp_path)
-    assert (found["error"], found["tensors"], found["shards"]) == (error, {}, {})
-
-
-def test_the_configuration_counts_as_well(tmp_path):
-    path = write_checkpoint(tmp_path)
-    assert len(read_weights(path)["config_sha256"]) == 64
-    (path / "config.json").unlink()
-    assert read_weights(path)["config_sha256"] is None
-
-
-def test_a_dead_mount_is_an_error_in_words(tmp_path, monkeypatch):
-    monkeypatch.setattr(node_reader, "WEIGHTS_SECONDS", 0.2)
-    monkeypatch.setattr(node_reader, "read_weights", lambda path: run_command(["sleep", "3"]))
-    found = reader(tmp_path).weights("/mnt/models")
-    assert (found["path"], found["error"]) == ("/mnt/models", "it did not answer within 0.2 s")
-
-
-def test_a_directory_that_fails_is_an_error_in_words(tmp_path, monkeypatch):
-    def fail(path):
-        raise OSError(116, "Stale file handle")
-
-    monkeypatch.setattr(node_reader, "read_weights", fail)
-    error = "it cannot be read: OSError: [Errno 116] Stale file handle"
-    assert reader(tmp_path).weights("/mnt/models")["error"] == error
-
-
 # --- all of it ------------------------------------------------------------------------------------------------------
 
 
@@ -256,7 +166,8 @@ def test_only_what_was_asked_for_is_read(tmp_path):
 def test_weights_need_a_path(tmp_path):
     asked = ["weights", "memory"]
     assert "weights" not in reader(tmp_path).read(asked)
-    assert complete(reader(tmp_path).read(asked, str(write_checkpoint(tmp_path / "model")))["weights"])
+    write_checkpoint(tmp_path / "models/big")
+    assert complete(reader(tmp_path).read(asked, "/models/big")["weights"])
 
 
 def test_facts_are_plain_json(tmp_path):

@@ -8,9 +8,11 @@ import pytest
 import yaml
 from builders import IMAGE, IMAGE_ID, REPO, rails
 
+from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import CheckpointNeed
 from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rules import Inventory
-from ansible_collections.sparkwright.cluster.plugins.module_utils.meminfo import GIB
-from ansible_collections.sparkwright.cluster.plugins.module_utils.planning import make_intents, memory_need
+from ansible_collections.sparkwright.cluster.plugins.module_utils.planning import checkpoint_need, make_intents
+
+MIB = 1024**2
 
 PROFILE = yaml.safe_load((REPO / "profiles/glm52-awq15-mtp3-256k.yml").read_text())
 
@@ -48,6 +50,7 @@ def test_a_worker_of_the_cluster():
     assert found.rails == unfound(2)
     assert (found.topology, found.cage, found.rails_found) == ("switch", "", False)
     assert (found.socket_netdev, found.socket_address) == ("", "192.168.100.12")
+    assert found.socket_peers == {f"spark{n + 1}": f"192.168.100.{10 + n}" for n in (0, 1, 3)}
     assert found.nccl_env == {"NCCL_CROSS_NIC": "1", "NCCL_CUMEM_ENABLE": "0", "NCCL_IGNORE_CPU_AFFINITY": "1"}
     assert (found.api_host, found.api_port, found.master_port) == ("10.0.0.11", 8210, 29501)
     assert (found.image, found.image_id) == (IMAGE, IMAGE_ID)
@@ -70,10 +73,18 @@ def test_intents_are_in_the_order_of_the_ranks():
         ({"ansible_host": None}, "api_host", "spark1"),
         ({"ansible_host": None}, "management", "spark2"),
         ({"model_store_source": "/srv/model"}, "weights_pushed", True),
+        ({"serving_free_memory": True}, "free_memory", True),
+        ({}, "free_memory", False),
     ],
 )
 def test_a_variable_of_the_inventory_decides(everywhere, field, value):
     assert getattr(make_intents(inventory(everywhere), "")["spark2"], field) == value
+
+
+def test_the_head_of_ray_takes_more_than_a_worker():
+    ray = {**PROFILE, "executor": "ray"}
+    found = make_intents(inventory(profile=ray), "")
+    assert [intent.memory.services for intent in found.values()] == [351 * MIB, 266 * MIB, 266 * MIB, 266 * MIB]
 
 
 def test_an_interface_that_the_inventory_names_is_there_from_the_start():
@@ -97,6 +108,7 @@ def test_in_a_ring_what_speaks_tcp_meets_on_the_management_network():
     addresses = {f"spark{n}.lan": f"10.0.0.{10 + n}" for n in range(1, 5)}
     found = make_intents(inventory({"fabric_topology": "ring"}, **names), "", addresses.__getitem__)["spark3"]
     assert (found.head_address, found.socket_address, found.socket_netdev) == ("10.0.0.11", "10.0.0.13", "")
+    assert found.socket_peers == {"spark1": "10.0.0.11", "spark2": "10.0.0.12", "spark4": "10.0.0.14"}
     assert [(rail.name, rail.cidr, list(rail.peers)) for rail in found.rails] == [
         ("rail0.link1", "192.168.100.3/31", ["spark2"]),
         ("rail0.link2", "192.168.100.4/31", ["spark4"]),
@@ -105,19 +117,21 @@ def test_in_a_ring_what_speaks_tcp_meets_on_the_management_network():
     ]
 
 
-def test_each_rank_takes_its_share_of_the_weights():
-    found = memory_need(PROFILE)
-    assert found.weights == 383_000_000_000 // 4
-    assert (found.kv_cache, found.runtime, found.floor, found.utilization) == (0, 6 * GIB, 3 * GIB, 0.93)
+def test_the_checkpoint_is_the_one_that_the_profile_states():
+    own = {"method": "mtp", "num_speculative_tokens": 3}
+    over = {"index_topk_pattern": 78 * "F", "use_index_cache": True}
+    arguments = {**PROFILE["engine_args"], "speculative-config": own, "hf-overrides": over}
+    weights = {"directory": "big", "bytes": 1}
+    found = checkpoint_need({**PROFILE, "engine_args": arguments, "weights": weights})
+    assert found.model == PROFILE["model"]
+    assert found.overrides == {"index_topk_pattern": 78 * "F"}
+    assert found.prefixes == {"model.layers.78.": "guessing 3 tokens ahead"}
 
 
-@pytest.mark.parametrize(("tp", "pp", "share"), [(4, 1, 250), (2, 2, 250), (1, 3, 333)])
-def test_the_weights_are_shared_by_tp_and_pp(tp, pp, share):
-    profile = {**PROFILE, "parallel": {"tp": tp, "pp": pp, "dcp": 1}, "weights": {"bytes": 1000}}
-    assert memory_need(profile).weights == share
+def test_a_draft_of_its_own_needs_no_layer_of_the_checkpoint():
+    found = checkpoint_need(PROFILE)
+    assert (found.prefixes, found.overrides) == ({}, {"num_nextn_predict_layers": 1})
 
 
-def test_a_profile_without_a_boot_guard_asks_for_nothing():
-    memory = {"kv_cache_bytes": 1, "runtime_gib": 0.5, "floor_gib": 0}
-    found = memory_need({**PROFILE, "memory": memory})
-    assert (found.utilization, found.runtime) == (0.0, GIB // 2)
+def test_a_profile_without_a_model_asks_for_nothing():
+    assert checkpoint_need({**PROFILE, "model": None}) == CheckpointNeed({}, {}, {})

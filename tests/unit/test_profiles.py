@@ -50,8 +50,13 @@ def changed(*path, value):
         (changed("serve", "port", value=80), "$.serve.port", "80"),
         (changed("serve", value=GONE), "$", "'serve'"),
         (changed("executer", value="mp"), "$", "'executer'"),
-        (changed("executor", value="ray"), "$.executor", "'ray'"),
+        (changed("executor", value="rey"), "$.executor", "'rey'"),
         (changed("weights", "directory", value="/srv/model"), "$.weights.directory", "'/srv/model'"),
+        (changed("executor", value="llamacpp"), "$.weights", "'file'"),
+        (changed("model", "num_hidden_layers", value="78"), "$.model.num_hidden_layers", "'78'"),
+        (changed("model", "num_hiden_layers", value=78), "$.model", "'num_hiden_layers'"),
+        (changed("image", "patches", value="draft-dcp"), "$.image.patches", "'draft-dcp'"),
+        (changed("published", "kv_tokens", value=1.5), "$.published.kv_tokens", "1.5"),
         (changed("memory", "utilization", value=1.5), "$.memory.utilization", "1.5"),
         (changed("memory", "kv_cache_bytes", value="2G"), "$.memory.kv_cache_bytes", "'2G'"),
         (changed("container", "ulimits", value={"memlock": -1}), "$.container.ulimits.memlock", "-1"),
@@ -76,7 +81,7 @@ def test_a_mistake_is_one_line_with_its_place_and_value(profile, place, word):
 
 
 def test_two_mistakes_are_two_lines():
-    both = {**changed("serve", "port", value=80), "executor": "ray"}
+    both = {**changed("serve", "port", value=80), "executor": "rey"}
     assert [line.split(":")[1] for line in map(str, profile_mistakes(both))] == [
         " the profile at $.executor",
         " the profile at $.serve.port",

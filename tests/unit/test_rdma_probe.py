@@ -17,7 +17,7 @@ import pytest
 from builders import gid_of
 from module_runner import run_module
 
-from ansible_collections.sparkwright.cluster.plugins.module_utils import rdma_exchange, rdma_schedule
+from ansible_collections.sparkwright.cluster.plugins.module_utils import rdma_exchange
 from ansible_collections.sparkwright.cluster.plugins.module_utils.perftest import REACH, SPEED
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rdma_exchange import Exchange, Limits, listens
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rdma_schedule import CLIENT, SERVER, Run
@@ -47,21 +47,8 @@ def tool(tmp_path, monkeypatch):
     folder = tmp_path / "bin"
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setattr(rdma_exchange, "RETRY_SECONDS", 0.1)
-    limit_runs(monkeypatch, PATIENT)
     yield partial(fake_perftest.install, folder)
     assert wait_for(lambda: not fake_perftest.running(folder), seconds=1), "a process was left behind"
-
-
-@pytest.fixture
-def hurry(tool, monkeypatch):
-    """As `tool`, with a short limit for one run."""
-    limit_runs(monkeypatch, SHORT)
-    return tool
-
-
-def limit_runs(monkeypatch, seconds):
-    for module in (rdma_exchange, rdma_schedule):
-        monkeypatch.setattr(module, "RUN_SECONDS", seconds)
 
 
 def wait_for(holds, seconds):
@@ -85,8 +72,8 @@ def both_ends(round_=0):
     )
 
 
-def probe(root, *runs, seconds=60.0, wait=PATIENT, mode=SPEED):
-    return Exchange(Limits(seconds, wait), 65536, mode, root=str(root)).probe(runs)
+def probe(root, *runs, seconds=60.0, wait=PATIENT, each=PATIENT, mode=SPEED):
+    return Exchange(Limits(seconds, wait, each), 65536, mode, root=str(root)).probe(runs)
 
 
 def together(root, *own, **limits):
@@ -155,9 +142,9 @@ def test_runs_are_made_in_the_order_of_their_rounds(root, tool):
     ],
     ids=["client RTR", "client retries", "server RTR", "no device", "hung client", "hung with a child", "both hang"],
 )
-def test_a_run_that_fails_is_told_by_both_ends_and_leaves_nothing_behind(root, hurry, behaviour, reasons):
-    hurry(**behaviour)
-    found = together(root, *([end] for end in both_ends()), wait=SHORT)
+def test_a_run_that_fails_is_told_by_both_ends_and_leaves_nothing_behind(root, tool, behaviour, reasons):
+    tool(**behaviour)
+    found = together(root, *([end] for end in both_ends()), wait=SHORT, each=SHORT)
     for (run,), reason in zip(found, reasons, strict=True):
         assert (run["ok"], run["gbits"]) == (False, None)
         assert reason in run["reason"]
@@ -285,16 +272,16 @@ def test_in_check_mode_nothing_is_run_and_it_says_so(tool):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], ids=lambda number: number.name)
-def test_whoever_kills_the_module_ends_its_processes(root, hurry, monkeypatch, number):
+def test_whoever_kills_the_module_ends_its_processes(root, tool, monkeypatch, number):
     """Even when it cannot act any more itself: then the time limit of the tool ends it."""
-    folder = hurry()
+    folder = tool()
     monkeypatch.setattr(rdma_probe, "Exchange", partial(Exchange, root=str(root)))
     monkeypatch.setattr(rdma_exchange, "SPARE_SECONDS", 0)
     runs = [both_ends()[0].as_data()]
 
     def work():
         with suppress(ValueError):  # a module that is killed prints no result
-            run_module(rdma_probe.main, runs=runs, wait=1)
+            run_module(rdma_probe.main, runs=runs, wait=1, each=SHORT)
 
     module = multiprocessing.get_context("fork").Process(target=work)
     module.start()

@@ -95,15 +95,18 @@ def test_each_reason_is_a_line(node, capsys):
     ]
 
 
+DAY = 86_400.0
+
+
 @pytest.fixture
 def pauses(monkeypatch):
-    """What the check does while it pauses; time stands still otherwise."""
-    clock, during = [0.0], []
+    """What the check does while it pauses, on a machine that is up for a day; time stands still otherwise."""
+    clock, during = [DAY], []
 
     def sleep(seconds):
         clock[0] += seconds
         for act in during:
-            act(clock[0])
+            act(clock[0] - DAY)
 
     monkeypatch.setattr(startup.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(startup.time, "sleep", sleep)
@@ -122,7 +125,7 @@ def test_memory_that_stays_away_is_a_reason_in_the_end(node, pauses, capsys):
     seen = []
     pauses.append(seen.append)
     assert startup.main(["check"]) == 1
-    assert seen[-1] == startup.MEMORY_SECONDS
+    assert seen[-1] == startup.LATE_SECONDS
     assert "refused: spark2: MemAvailable is 57.22 GiB; " in capsys.readouterr().out
 
 
@@ -131,6 +134,14 @@ def test_nothing_else_is_waited_for(node, pauses):
     node["fabric"]["netdevs"]["enp1s0f0np0"]["mtu"] = 1500
     pauses.append(lambda now: pytest.fail("it paused"))
     assert startup.main(["check"]) == 1
+
+
+def test_rails_that_come_late_after_a_boot_are_waited_for(node, pauses, monkeypatch):
+    monkeypatch.setattr(startup, "BOOT_SECONDS", DAY + 1)
+    link = node["fabric"]["netdevs"]["enp1s0f0np0"]
+    late, link["addresses"] = link["addresses"], []
+    pauses.append(lambda now: link.update(addresses=late if now >= 5 else []))
+    assert startup.main(["check"]) == 0
 
 
 def test_a_warning_stops_nothing(node):

@@ -1,0 +1,131 @@
+"""Checks of the checkpoint: is it there, whole, the same everywhere, and the one that the profile plans with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from .checks import Check, Cluster, Stage, Status, all_equal, rule
+from .facts import Weights
+from .intent import CheckpointNeed
+from .model_shape import ModelShapeError, differences, shape_of
+from .safetensors_index import INDEX_NAME, damaged, fingerprint, missing, total_bytes
+
+
+@rule("weights.source", "The checkpoint that will be copied is whole.", Stage.PREFLIGHT)
+def weights_source(cluster: Cluster) -> Iterator[Check]:
+    """A damaged source is found on the controller before it is copied to every node."""
+    if cluster.source is not None:
+        remedy = "fetch the checkpoint again, or correct model_store_source"
+        yield _completeness("weights.source", "controller", cluster.source, remedy)
+
+
+@rule("weights.present", "A checkpoint that nobody copies is on the node already.", Stage.PREFLIGHT, needs="weights")
+def weights_present(cluster: Cluster) -> Iterator[Check]:
+    """Without model_store_source the weights must be there before the node is changed."""
+    for host, weights, intent in cluster.having("weights"):
+        if not intent.weights_pushed:
+            remedy = f"copy the checkpoint to {weights['path']}, or set model_store_source"
+            yield _completeness("weights.present", host, weights, remedy)
+
+
+@rule(
+    "weights.complete",
+    "The index can be read and every shard it names is whole.",
+    Stage.WEIGHTS,
+    Stage.LAUNCH,
+    needs="weights",
+)
+def weights_complete(cluster: Cluster) -> Iterator[Check]:
+    """A shard that is missing or short is found by its header before the load, not ten minutes into it."""
+    for host, weights, _ in cluster.having("weights"):
+        yield _completeness("weights.complete", host, weights, f"copy the checkpoint to {weights['path']} again")
+
+
+def _completeness(id_: str, host: str, weights: Weights, remedy: str) -> Check:
+    count, path = len(weights["tensors"]), weights["path"]
+    if weights["error"]:
+        return Check(id_, host, Status.REFUSE, f"{path}: {weights['error']}", "a readable index", remedy)
+    faults = [*_named("missing", missing(weights)), *_named("damaged", damaged(weights))]
+    fact = "; ".join(faults) or f"{count} shards with {total_bytes(weights)} bytes"
+    status = Status.REFUSE if faults else Status.OK
+    return Check(id_, host, status, f"{path}: {fact}", f"all {count} shards of {INDEX_NAME}, whole", remedy)
+
+
+@rule("weights.equal", "All nodes have the same checkpoint.", Stage.WEIGHTS, needs="weights")
+def weights_equal(cluster: Cluster) -> Iterator[Check]:
+    """Ranks that load different checkpoints answer nonsense without an error."""
+    prints = {host: fingerprint(weights) for host, weights, _ in cluster.having("weights") if not weights["error"]}
+    yield from all_equal("weights.equal", prints, "the fingerprint of its checkpoint is", "copy the checkpoint again")
+
+
+@rule(
+    "weights.shape",
+    "The checkpoint is of the model that the profile plans with.",
+    Stage.PREFLIGHT,
+    Stage.WEIGHTS,
+    Stage.LAUNCH,
+    needs="weights",
+)
+def weights_shape(cluster: Cluster) -> Iterator[Check]:
+    """Another number of layers, or an index on other layers, and the planned cache does not fit."""
+    for host, weights, need in _read(cluster):
+        if need.model:
+            wrong = _shape_faults(weights, need)
+            yield Check(
+                "weights.shape",
+                host,
+                Status.REFUSE if wrong else Status.OK,
+                f"{weights['path']}: {wrong or 'its config.json agrees with the profile'}",
+                "the model of the profile",
+                "correct model in the profile, or use the checkpoint that it is for",
+            )
+
+
+@rule(
+    "weights.layers",
+    "The checkpoint has every layer that the profile uses, the MTP layer among them.",
+    Stage.PREFLIGHT,
+    Stage.WEIGHTS,
+    Stage.LAUNCH,
+    needs="weights",
+)
+def weights_layers(cluster: Cluster) -> Iterator[Check]:
+    """A checkpoint may announce an MTP layer in its config.json and not have it."""
+    for host, weights, need in _read(cluster):
+        for prefix, use in need.prefixes.items():
+            there = prefix in weights["prefixes"]
+            yield Check(
+                "weights.layers",
+                host,
+                Status.OK if there else Status.REFUSE,
+                f"{weights['path']}: {INDEX_NAME} has {'the' if there else 'no'} tensors of {prefix}*",
+                f"those, which {use} needs",
+                "assemble the checkpoint with its overlay, or remove speculative-config from the profile",
+                subject=prefix.rstrip("."),
+            )
+
+
+def _read(cluster: Cluster) -> Iterator[tuple[str, Weights, CheckpointNeed]]:
+    """The checkpoints whose index could be read, that of the controller among them."""
+    intents = list(cluster.intents.values())
+    if cluster.source is not None and not cluster.source["error"] and intents:
+        yield "controller", cluster.source, intents[0].checkpoint
+    for host, weights, intent in cluster.having("weights"):
+        if not weights["error"]:
+            yield host, weights, intent.checkpoint
+
+
+def _shape_faults(weights: Weights, need: CheckpointNeed) -> str:
+    try:
+        found = shape_of({**weights["config"], **need.overrides})
+    except ModelShapeError as error:
+        return f"its config.json: {error}"
+    wrong = differences(found, shape_of({**need.model, **need.overrides}))
+    return f"its config.json has {', '.join(wrong)}" if wrong else ""
+
+
+def _named(what: str, names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return [f"{what}: {', '.join(names[:3])}{more}"]

@@ -1,0 +1,140 @@
+"""Checks of the checkpoint: one thing is wrong, and the whole report is the lines about it."""
+
+from __future__ import annotations
+
+import pytest
+from builders import GONE, SHARD1, SHARD2, cluster, findings, weights
+
+from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import CheckpointNeed
+from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import fingerprint
+
+SPARK2 = "spark2"
+WHOLE = fingerprint(weights())
+OTHER = fingerprint({**weights(), "config_sha256": "other"})
+MOVED = fingerprint(
+    {**weights(), "shards": {**weights()["shards"], SHARD1: {**weights()["shards"][SHARD1], "header": "f"}}}
+)
+PUSHED = {"*": {"weights_pushed": True}}
+ALL_SHARDS = "limit: all 2 shards of model.safetensors.index.json, whole"
+AGAIN = "remedy: copy the checkpoint to /models/big again"
+UNREADABLE = {**weights(), "error": "it has no weight_map", "tensors": {}, "shards": {}}
+MODEL = {"num_hidden_layers": 1, "num_key_value_heads": 4, "head_dim": 32}
+CORRECT = "limit: the model of the profile; remedy: correct model in the profile, or use the checkpoint that it is for"
+OVERLAY = "remedy: assemble the checkpoint with its overlay, or remove speculative-config from the profile"
+GUESSING = {"model.layers.78.": "guessing 3 tokens ahead"}
+
+
+def on_spark2(*path, value, **more):
+    return {"facts": {(SPARK2, *path): value}, **more}
+
+
+def needing(**need):
+    return {"*": {"checkpoint": CheckpointNeed(**need)}}
+
+
+CASES = {
+    "a missing shard": (
+        on_spark2("weights", "shards", SHARD2, value=GONE, intents=PUSHED),
+        f"refuse weights.complete spark2: /models/big: missing: {SHARD2}; {ALL_SHARDS}; {AGAIN}",
+        "EQUAL",
+    ),
+    "a short shard": (
+        on_spark2("weights", "shards", SHARD1, "expected", value=5_000_000_001, intents=PUSHED),
+        f"refuse weights.complete spark2: /models/big: damaged: {SHARD1}; {ALL_SHARDS}; {AGAIN}",
+    ),
+    "an unreadable index": (
+        on_spark2("weights", value=UNREADABLE, intents=PUSHED),
+        "refuse weights.complete spark2: /models/big: it has no weight_map; limit: a readable index; " + AGAIN,
+    ),
+    "another configuration of the model": (
+        on_spark2("weights", "config_sha256", value="other"),
+        f"refuse weights.equal spark2: the fingerprint of its checkpoint is {OTHER}; limit: {WHOLE}, as on the others;"
+        " remedy: copy the checkpoint again",
+    ),
+    "nobody copies the weights": (
+        on_spark2("weights", value=UNREADABLE),
+        "refuse weights.present spark2: /models/big: it has no weight_map; limit: a readable index; remedy: copy the"
+        " checkpoint to /models/big, or set model_store_source",
+        f"refuse weights.complete spark2: /models/big: it has no weight_map; limit: a readable index; {AGAIN}",
+    ),
+    "a damaged source": (
+        {"source": {**weights(), "path": "/srv/big", "shards": {SHARD1: weights()["shards"][SHARD1]}}},
+        f"refuse weights.source controller: /srv/big: missing: {SHARD2}; {ALL_SHARDS}; remedy: fetch the checkpoint"
+        " again, or correct model_store_source",
+    ),
+    "a shard whose tensors lie elsewhere": (
+        on_spark2("weights", "shards", SHARD1, "header", value="f"),
+        f"refuse weights.equal spark2: the fingerprint of its checkpoint is {MOVED}; limit: {WHOLE}, as on the others;"
+        " remedy: copy the checkpoint again",
+    ),
+    "another model": (
+        on_spark2("weights", "config", "num_hidden_layers", value=2, intents=needing(model=MODEL)),
+        f"refuse weights.shape spark2: /models/big: its config.json has layers 2 (1); {CORRECT}",
+    ),
+    "a config.json that says nothing": (
+        on_spark2("weights", "config", value={}, intents=needing(model=MODEL)),
+        "refuse weights.shape spark2: /models/big: its config.json: num_hidden_layers is None, which is no number of a"
+        f" model; {CORRECT}",
+    ),
+    "no MTP layer": (
+        {
+            "facts": {(f"spark{n}", "weights", "prefixes"): {"model.layers.78.": 5} for n in (1, 3, 4)},
+            "intents": needing(prefixes=GUESSING),
+        },
+        "refuse weights.layers spark2: /models/big: model.safetensors.index.json has no tensors of model.layers.78.*;"
+        f" limit: those, which guessing 3 tokens ahead needs; {OVERLAY}",
+    ),
+}
+
+
+def equal_line(changes):
+    """What `weights.equal` adds when the files of spark2 are others."""
+    found = fingerprint(cluster(**changes).facts[SPARK2]["weights"])
+    return (
+        f"refuse weights.equal spark2: the fingerprint of its checkpoint is {found}; limit: {WHOLE}, as on the others;"
+        " remedy: copy the checkpoint again"
+    )
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_one_thing_is_wrong(case):
+    changes, *lines = case
+    assert findings(cluster(**changes)) == [equal_line(changes) if line == "EQUAL" else line for line in lines]
+
+
+def test_the_source_is_looked_at_before_it_is_copied():
+    found = cluster(
+        source={**weights(), "path": "/srv/big"},
+        intents=needing(prefixes=GUESSING),
+        facts={(f"spark{n}", "weights"): UNREADABLE for n in range(1, 5)},
+    )
+    lines = [line for line in findings(found) if "weights.layers" in line]
+    assert lines == [
+        "refuse weights.layers controller: /srv/big: model.safetensors.index.json has no tensors of model.layers.78.*;"
+        f" limit: those, which guessing 3 tokens ahead needs; {OVERLAY}"
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source": weights()},
+        {"intents": PUSHED},
+        {"intents": needing(model=MODEL)},
+        {"intents": needing(model={**MODEL, "num_nextn_predict_layers": 0})},
+        {"intents": needing(model={**MODEL, "head_dim": 64}, overrides={"head_dim": 16})},
+        {"intents": needing(prefixes={"model.layers.0.": "guessing 1 token ahead"})},
+    ],
+    ids=str,
+)
+def test_what_is_close_and_right(changes):
+    assert findings(cluster(**changes)) == []
+
+
+@pytest.mark.parametrize(("count", "more"), [(3, ""), (6, " and 3 more")])
+def test_of_many_missing_shards_three_are_named(count, more):
+    lost = {**weights(), "tensors": {f"model-{n}.safetensors": 1 for n in range(1, count + 1)}, "shards": {}}
+    lines = findings(cluster(**on_spark2("weights", value=lost, intents=PUSHED)))
+    names = f"model-1.safetensors, model-2.safetensors, model-3.safetensors{more}"
+    limit = f"limit: all {count} shards of model.safetensors.index.json, whole"
+    assert lines[0] == f"refuse weights.complete spark2: /models/big: missing: {names}; {limit}; {AGAIN}"
