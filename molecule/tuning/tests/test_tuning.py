@@ -25,8 +25,8 @@ def test_systemd_has_read_the_protection_of_ssh(host):
 
 
 def test_journald_started_after_its_cap_was_written(host):
-    started = host.check_output('date +%%s --date "$(systemctl show -P ExecMainStartTimestamp systemd-journald)"')
-    written = host.check_output("stat --format %%Y /etc/systemd/journald.conf.d/60-sparkwright.conf")
+    started = host.check_output('date +%s --date "$(systemctl show -P ExecMainStartTimestamp systemd-journald)"')
+    written = host.check_output("stat --format %Y /etc/systemd/journald.conf.d/60-sparkwright.conf")
     assert int(started) >= int(written)
 
 
@@ -39,7 +39,6 @@ def test_what_is_not_ours_is_left_alone(host):
     """The kernel is the machine's, there is no boot loader, and nothing is installed."""
     assert not host.file("/etc/default/grub.d/60-sparkwright.cfg").exists
     assert not host.file("/usr/bin/earlyoom").exists
-    assert host.run("systemctl is-system-running").stdout.strip() in ("running", "degraded")
 
 
 def test_the_record_has_the_first_footprint(host):
