@@ -66,7 +66,8 @@ test-vm: collections  ## what containers cannot prove: RDMA, reboots and power c
 
 test-vm-ci: collections  ## of test-vm what fits into 15 minutes, and say what does not
 	lab/prepare vm && lab/vm/build
-	lab/vm/within 15
+	lab/run molecule test -s lab-vm
+	@echo "test-vm-ci left out for time: fabric-vm and spark4-vm, which make test-vm runs"
 
 clean:  ## remove .venv and the downloaded collections; the lab's cache stays
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 MEMORY_MIB = 1024
@@ -42,9 +42,12 @@ def qemu(folder: Path, accelerator: tuple[str, ...], *options: str) -> None:
 
 
 def end(folder: Path) -> None:
-    """Kill the machine's process, if there is one, and wait until it is gone."""
+    """Kill the machine's process, if there is one, and wait until it is gone and has let go of its disk."""
     pid = pid_of(folder)
-    if pid:
-        os.kill(pid, signal.SIGKILL)
-    while pid_of(folder):
-        time.sleep(0.05)
+    if not pid:
+        return
+    process = os.pidfd_open(pid)
+    signal.pidfd_send_signal(process, signal.SIGKILL)
+    # Readable when the process has ended. Its command line goes earlier, when its files are still open.
+    select.select([process], [], [])
+    os.close(process)

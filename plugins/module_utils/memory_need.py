@@ -107,4 +107,5 @@ def need_of(need: MemoryNeed, facts: NodeFacts) -> MemoryNeed:
 def from_data(data: Mapping[str, object]) -> MemoryNeed:
     """The need that `dataclasses.asdict` wrote. Raises TypeError when the data are of another version."""
     block = data.get("block")
+    # The values of a mapping read from JSON have no types that could be held against the fields.
     return MemoryNeed(**{**data, "block": KvLayout(**block) if isinstance(block, Mapping) else None})  # type: ignore[arg-type]
