@@ -143,7 +143,8 @@ def plan(record: Mapping[str, Any], now: Now) -> Plan:
     files = {path: entry for path, entry in record["files"].items() if not same_file(entry, now.files[path])}
     units, user_units = record["units"], record["user_units"]
     verbs, user_verbs = _verbs(units, now.units), _verbs(user_units, now.user_units)
-    start = [name for name, entry in units.items() if name in now.units and _is_to_start(entry, now.units[name])]
+    ran = [name for name, entry in units.items() if name in now.units and _is_to_start(entry, now.units[name])]
+    start = sorted(ran, key=_triggers_first)
     sessions = _sessions(record.get("sessions", {}), now.sessions)
     target = record.get("default_target")
     target = target if target and dict(target) != dict(now.target) else None
@@ -223,6 +224,11 @@ def _is_to_start(before: Mapping[str, Any], now: Unit) -> bool:
     return bool(before["active"]) and before["state"] not in MASKED and not now.active
 
 
+def _triggers_first(name: str) -> bool:
+    """A socket refuses to listen when its service runs already."""
+    return name.endswith(".service")
+
+
 def _unit_rows(before: Entries, now: Mapping[str, Unit]) -> Iterator[Row]:
     for name, entry in before.items():
         unit = now.get(name)
@@ -241,4 +247,4 @@ def _sessions(entries: Entries, now: Mapping[int, list[str]]) -> dict[int, list[
         user = entry["user"]
         if user in now and entry["unit"] not in now[user]:
             found.setdefault(user, []).append(entry["unit"])
-    return found
+    return {user: sorted(names, key=_triggers_first) for user, names in found.items()}

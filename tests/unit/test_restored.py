@@ -98,9 +98,9 @@ def test_everything_is_as_before_and_a_second_time_changes_nothing(node):
         "--system enable fwupd-refresh.timer",
         "--global unmask pipewire.service pipewire.socket",
         "--system daemon-reload",
-        "--system start cups.service cups.socket",
+        "--system start cups.socket cups.service",
         "1000 daemon-reload",
-        "1000 start pipewire.service pipewire.socket",
+        "1000 start pipewire.socket pipewire.service",
         WRITE,
     ]
     node.systemd.calls.clear()
@@ -253,7 +253,7 @@ def test_a_service_that_does_not_start_any_more_stops_nobody(node):
     node.systemd.broken = ("--system start",)
     found = restore(node)
     assert "failed" not in found
-    assert node.systemd.warnings == ["systemctl --system start cups.service cups.socket failed: it is broken"]
+    assert node.systemd.warnings == ["systemctl --system start cups.socket cups.service failed: it is broken"]
 
 
 def test_links_of_a_unit_are_put_back_as_they_were(node, monkeypatch):
