@@ -111,8 +111,8 @@ class FabricReader:
         """Every row that is not all zeros; a slot that cannot be read stays in, with an empty GID."""
         word = self._machine.word
         rows: list[GidRow] = []
-        for slot in sorted(int(name) for name in self._machine.names(f"{port}/gids") if name.isdigit()):
-            gid = word(f"{port}/gids/{slot}")
+        slots = {int(name): gid for name, gid in self._machine.words(f"{port}/gids").items() if name.isdigit()}
+        for slot, gid in sorted(slots.items()):
             if gid and not gid.strip("0:"):
                 continue
             kind, netdev = (word(f"{port}/gid_attrs/{part}/{slot}") for part in ("types", "ndevs"))
