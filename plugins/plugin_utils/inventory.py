@@ -29,6 +29,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.profile_rules 
 
 # The collection is a symbolic link to the checkout, where roles/ and profiles/ are.
 REPO = Path(__file__).resolve().parents[2]
+KNOWN_BAD = REPO / "roles" / "os_update" / "files" / "known_bad.yml"
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ def read_inventory(templar: Templar, task_vars: Mapping[str, Any]) -> Source:
         role_specs=role_specs,
         profile=load_profile(profile_file),
         profile_names=list(profiles),
+        known_bad=load_mapping(KNOWN_BAD)["known_bad"],
     )
     return Source(inventory, profile_file)
 
