@@ -157,9 +157,8 @@ def guard_files(on: bool) -> list[dict[str, str]]:
     """The guard with the part of the library that it needs; switched off, apt is told nothing."""
     told = f'DPkg::Pre-Install-Pkgs {{"{APT_GUARD}";}};\nDPkg::Tools::Options::{APT_GUARD}::Version "2";\n'
     program = f"{GUARD_HEAD}PYTHONPATH={LIBRARY} PYTHONDONTWRITEBYTECODE=1 exec python3 -m sparkwright.apt_guard\n"
-    needed = {f"{LIBRARY}/sparkwright/{name}.py" for name in ("__init__", "apt_guard", "names", "watched")}
     return [
-        *(file for file in library_files() if file["path"] in needed),
+        *library_files(("apt_guard", "names", "watched")),
         {"path": APT_GUARD, "content": program, "mode": "0755"},
         {"path": APT_GUARD_FILE, "content": f"// Written by Sparkwright (role os_update).\n{told if on else ''}"},
     ]
@@ -199,10 +198,10 @@ def launch_data(rendered, plan, intent) -> dict[str, object] | None:
     }
 
 
-def library_files() -> list[dict[str, str]]:
-    """The pure core as the node imports it."""
+def library_files(wanted=NODE_LIBRARY) -> list[dict[str, str]]:
+    """The pure core, or a part of it, as the node imports it."""
     sources = REPO / "plugins" / "module_utils"
     package = f"{LIBRARY}/sparkwright"
-    names = {f"{package}/{name}.py": (sources / f"{name}.py").read_text(encoding="utf-8") for name in NODE_LIBRARY}
+    names = {f"{package}/{name}.py": (sources / f"{name}.py").read_text(encoding="utf-8") for name in wanted}
     marker = {f"{package}/__init__.py": '"""The part of Sparkwright that runs on a node."""\n'}
     return [{"path": path, "content": content, "diff": "digest"} for path, content in {**marker, **names}.items()]

@@ -17,18 +17,18 @@ SERVES = ("active", "activating", "reloading")
 
 
 def changed_packages(lines: Iterable[str]) -> list[str]:
-    """The packages that are to be changed or removed; apt's own configuration comes first, up to an empty line."""
+    """The packages that are to be changed or removed; before them, up to an empty line, comes apt's configuration."""
     rows, behind = [], False
     for line in lines:
         if behind and line.split():
-            rows.append(line.split()[0])
+            rows.append(line.split()[0].partition(":")[0])
         behind = behind or not line.strip()
     return rows
 
 
 def refusal(lines: Iterable[str], state: str) -> str:
     """Why apt must not go on, in one line; empty when it may. `state` is that of the engine's unit."""
-    vital = sorted({name for name in changed_packages(lines) if matches(name.partition(":")[0], VITAL)})
+    vital = sorted({name for name in changed_packages(lines) if matches(name, VITAL)})
     if state not in SERVES or not vital:
         return ""
     return (

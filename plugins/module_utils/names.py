@@ -38,7 +38,6 @@ APT_GUARD = f"{LIBRARY}/apt-guard"
 
 # The files of the pure core that the node's start-up check needs; all of them use the standard library alone.
 NODE_LIBRARY = (
-    "apt_guard",
     "arp",
     "baseline",
     "boot_menu",

@@ -6,7 +6,7 @@ import json
 import socket
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,13 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.machine import
 from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import NcclEnvError, nccl_env
 from ansible_collections.sparkwright.cluster.plugins.module_utils.planning import make_intents
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rails import resolve
-from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import one_line, plain, read_inventory
+from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import (
+    KNOWN_BAD,
+    load_mapping,
+    one_line,
+    plain,
+    read_inventory,
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,8 @@ class Plan:
 
 def make_plan(templar: Templar, task_vars: Mapping[str, Any]) -> Plan:
     """The plan of the whole inventory. Raises AnsibleActionFail when there can be none."""
-    inventory = read_inventory(templar, task_vars).inventory
+    read = read_inventory(templar, task_vars).inventory
+    inventory = replace(read, known_bad=load_mapping(KNOWN_BAD)["known_bad"])
     if not isinstance(inventory.profile, Mapping):
         raise AnsibleActionFail("all nodes: there is no profile to plan with; remedy: correct sparkwright_profile")
     try:

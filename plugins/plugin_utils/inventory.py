@@ -56,7 +56,6 @@ def read_inventory(templar: Templar, task_vars: Mapping[str, Any]) -> Source:
         role_specs=role_specs,
         profile=load_profile(profile_file),
         profile_names=list(profiles),
-        known_bad=load_mapping(KNOWN_BAD)["known_bad"],
     )
     return Source(inventory, profile_file)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -32,7 +33,7 @@ ASCENDING = [
 ]
 
 
-@pytest.mark.parametrize(("older", "newer"), zip(ASCENDING, ASCENDING[1:], strict=False))
+@pytest.mark.parametrize(("older", "newer"), list(pairwise(ASCENDING)))
 def test_the_order(older, newer):
     assert DebianVersion(older) < DebianVersion(newer)
     assert DebianVersion(newer) > DebianVersion(older)
@@ -74,6 +75,9 @@ versions = st.builds(
 @settings(max_examples=150)
 @given(one=versions, other=versions)
 def test_dpkg_says_the_same(one, other):
-    for operator, ours in (("lt", DebianVersion(one) < DebianVersion(other)), ("eq", DebianVersion(one) == DebianVersion(other))):
+    for operator, ours in (
+        ("lt", DebianVersion(one) < DebianVersion(other)),
+        ("eq", DebianVersion(one) == DebianVersion(other)),
+    ):
         asked = subprocess.run(["dpkg", "--compare-versions", one, operator, other], check=False, capture_output=True)
         assert (asked.returncode == 0) is ours
