@@ -57,17 +57,18 @@ test-containers: collections
 	pytest tests/engine
 	for scenario in headless tuning fabric admission spark4; do lab/run molecule test -s $$scenario || exit; done
 
-test-full: test lab-up  ## test, then what loads the engine again and again: stop, start, a lost rank
+test-full: test lab-up  ## test, then what loads the engine again and again: stop, start, a lost rank, updates
 	lab/run pytest tests/driver/test_lifecycle.py
+	lab/run molecule test -s updates
 
 test-vm: collections  ## what containers cannot prove: RDMA, reboots and power cuts on four virtual machines
 	lab/prepare vm && lab/vm/build
-	for scenario in lab-vm tuning-vm fabric-vm spark4-vm; do lab/run molecule test -s $$scenario || exit; done
+	for scenario in lab-vm tuning-vm fabric-vm spark4-vm updates-vm; do lab/run molecule test -s $$scenario || exit; done
 
 test-vm-ci: collections  ## of test-vm what fits into 15 minutes, and say what does not
 	lab/prepare vm && lab/vm/build
 	lab/run molecule test -s lab-vm
-	@echo "test-vm-ci left out for time: tuning-vm, fabric-vm and spark4-vm, which make test-vm runs"
+	@echo "test-vm-ci left out for time: tuning-vm, fabric-vm, spark4-vm and updates-vm, which make test-vm runs"
 
 clean:  ## remove .venv and the downloaded collections; the lab's cache stays
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible

@@ -16,6 +16,8 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.daemon_config 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import has_image
 from ansible_collections.sparkwright.cluster.plugins.module_utils.lifecycle import state_of
 from ansible_collections.sparkwright.cluster.plugins.module_utils.names import (
+    APT_GUARD,
+    APT_GUARD_FILE,
     ENGINE_ENV_FILE,
     LAUNCH_FILE,
     LIBRARY,
@@ -32,17 +34,21 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import
     strict_rails,
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rails import Cable, rdma_netdevs, used_cages
+from ansible_collections.sparkwright.cluster.plugins.module_utils.reboots import reboot_reasons
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import complete, fingerprint
 from ansible_collections.sparkwright.cluster.plugins.module_utils.tuning_plan import make_tuning_plan
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import (
     launch_of,
     make_cluster,
     make_plan,
+    smoke_of,
 )
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import REPO
 
 # A load of 410 GB takes about ten minutes, the graphs as long again.
 READY_MINUTES = 30
+
+GUARD_HEAD = "#!/bin/sh\n# Written by Sparkwright (role os_update): asks whether the engine serves.\n"
 
 
 class ActionModule(ActionBase):
@@ -65,6 +71,7 @@ class ActionModule(ActionBase):
             "fabric": fabric_data(intent, facts, cluster.doubts.get(host, ())),
             "daemon_json": daemon_text(intent, facts),
             "tuning": tuning_data(intent, facts),
+            "updates": updates_data(plan, intent, facts),
             "weights_current": weights_current(facts, cluster.source),
             "image_current": image_current(intent, facts),
             "launch": launch_data(launch_of(plan, intent, facts), plan, intent),
@@ -136,6 +143,27 @@ def tuning_data(intent, facts) -> dict[str, object] | None:
     }
 
 
+def updates_data(plan, intent, facts) -> dict[str, object]:
+    """The guard of apt, why the node should be booted again, and the command that tries its container runtime."""
+    reasons = reboot_reasons(facts, intent.tuning.kernel_arguments) if "software" in facts else None
+    return {
+        "files": guard_files(plan.value(intent.host, "os_update_guard")),
+        "reboot": reasons,
+        "smoke": list(smoke_of(plan, intent, facts)),
+    }
+
+
+def guard_files(on: bool) -> list[dict[str, str]]:
+    """The guard with the part of the library that it needs; switched off, apt is told nothing."""
+    told = f'DPkg::Pre-Install-Pkgs {{"{APT_GUARD}";}};\nDPkg::Tools::Options::{APT_GUARD}::Version "2";\n'
+    program = f"{GUARD_HEAD}PYTHONPATH={LIBRARY} PYTHONDONTWRITEBYTECODE=1 exec python3 -m sparkwright.apt_guard\n"
+    return [
+        *library_files(("apt_guard", "names", "watched")),
+        {"path": APT_GUARD, "content": program, "mode": "0755"},
+        {"path": APT_GUARD_FILE, "content": f"// Written by Sparkwright (role os_update).\n{told if on else ''}"},
+    ]
+
+
 def weights_current(facts, source) -> bool | None:
     """Whether the node's checkpoint is whole and, where the controller has one, the same."""
     if "weights" not in facts:
@@ -170,10 +198,10 @@ def launch_data(rendered, plan, intent) -> dict[str, object] | None:
     }
 
 
-def library_files() -> list[dict[str, str]]:
-    """The pure core as the node imports it."""
+def library_files(wanted=NODE_LIBRARY) -> list[dict[str, str]]:
+    """The pure core, or a part of it, as the node imports it."""
     sources = REPO / "plugins" / "module_utils"
     package = f"{LIBRARY}/sparkwright"
-    names = {f"{package}/{name}.py": (sources / f"{name}.py").read_text(encoding="utf-8") for name in NODE_LIBRARY}
+    names = {f"{package}/{name}.py": (sources / f"{name}.py").read_text(encoding="utf-8") for name in wanted}
     marker = {f"{package}/__init__.py": '"""The part of Sparkwright that runs on a node."""\n'}
     return [{"path": path, "content": content, "diff": "digest"} for path, content in {**marker, **names}.items()]

@@ -14,6 +14,7 @@ from . import (
     checks_rails,
     checks_rdma,
     checks_tuning,
+    checks_updates,
     checks_weights,
 )
 from .checks import REGISTERED, Check, Cluster, Rule, Stage, Status
@@ -29,6 +30,7 @@ _MODULES = (
     checks_rdma,
     checks_weights,
     checks_launch,
+    checks_updates,
 )
 _ORDER = [module.__name__ for module in _MODULES]
 

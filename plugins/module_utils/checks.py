@@ -42,6 +42,8 @@ class Stage(StrEnum):
     LAUNCH = "launch"
     # While the engine serves.
     SERVING = "serving"
+    # After an update, before anything is put back.
+    UPDATE = "update"
 
 
 @dataclass(frozen=True)

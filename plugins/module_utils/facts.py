@@ -299,6 +299,47 @@ class Footprint(TypedDict):
     listeners: list[str]
 
 
+class Others(TypedDict):
+    """All packages that nobody watches, as their number and a short hash over their names and versions."""
+
+    count: int
+    digest: str
+
+
+class Toolkit(TypedDict):
+    """NVIDIA's container runtime: its `mode` (auto, cdi, legacy), and a short hash of its configuration file."""
+
+    mode: str
+    digest: str
+
+
+class Software(TypedDict):
+    """What an update may change under a cluster that served.
+
+    `packages` are the watched ones with their versions, `broken` those that dpkg left half done. `held` are packages
+    that apt keeps as they are, with the seconds since 1970 at which we held them (0: not by us). `kernels` are the
+    installed ones, `next_kernel` the one that the boot loader starts next (None: it does not say), `reboot_required`
+    what the distribution says. `masked` are units of the system, and of all users with `user/` before their name.
+    `files` are short hashes of the files that this project wrote and `updaters` the services that update by themselves
+    and are active. `baseline` is what was noted when the cluster last served.
+    """
+
+    packages: dict[str, str]
+    others: Others
+    broken: list[str]
+    held: dict[str, int]
+    kernels: list[str]
+    next_kernel: str | None
+    reboot_required: list[str]
+    system_firmware: str
+    masked: list[str]
+    boot_target: str
+    toolkit: Toolkit | None
+    files: dict[str, str | None]
+    updaters: list[str]
+    baseline: dict[str, Any] | None
+
+
 class NodeFacts(TypedDict, total=False):
     """Everything about one node; `reachable` is always there, `reason` only when it is False."""
 
@@ -315,6 +356,7 @@ class NodeFacts(TypedDict, total=False):
     serving: Serving
     tuning: Tuning
     footprint: Footprint
+    software: Software
 
 
 SCHEMA = 1

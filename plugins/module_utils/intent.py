@@ -13,6 +13,7 @@ from typing import Any
 
 from .memory_need import MemoryNeed, from_data
 from .tuning import TuningWish
+from .update_wish import UpdateWish
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ class Intent:
     # True when the run may drop the page cache and drain the swap of the node before the launch.
     free_memory: bool = False
     tuning: TuningWish = field(default_factory=TuningWish)
+    updates: UpdateWish = field(default_factory=UpdateWish)
 
     @property
     def is_head(self) -> bool:
@@ -115,5 +117,6 @@ class Intent:
                 "memory": from_data(data["memory"]),
                 "checkpoint": CheckpointNeed(**data["checkpoint"]),
                 "tuning": TuningWish.from_data(data["tuning"]),
+                "updates": UpdateWish.from_data(data["updates"]),
             }
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .address_plan import NODES, RING, AddressPlan, AddressPlanError, Cabling, make_plan, parse_rails
 from .mistakes import ALL_NODES, Mistake
@@ -34,7 +35,7 @@ PLAN_INPUTS: Mapping[str, Spec] = {
 }
 
 # The cluster is one machine: these describe the whole of it, so each node must say the same.
-SAME_ON_ALL = (PROFILE, *PLAN_INPUTS, "host_tuning_swap", "host_tuning_swap_gib")
+SAME_ON_ALL = (PROFILE, *PLAN_INPUTS, "host_tuning_swap", "host_tuning_swap_gib", "os_update_canary")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Inventory:
         role_specs: {role: {option: spec}} as in meta/argument_specs.yml.
         profile: The content of the first node's profile; None when there is no such file.
         profile_names: The profiles that exist.
+        known_bad: The versions that this release knows to be bad, as roles/os_update/files/known_bad.yml lists them.
     """
 
     hostvars: Mapping[str, Mapping[str, object]]
@@ -63,6 +65,7 @@ class Inventory:
     role_specs: Mapping[str, Mapping[str, Spec]]
     profile: Mapping[str, object] | Unreadable | None
     profile_names: Sequence[str]
+    known_bad: Sequence[Mapping[str, Any]] = ()
 
     @property
     def nodes(self) -> Sequence[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from .executors import Commands, commands_of
 from .intent import Intent
-from .names import ENGINE_CONTAINER, ENGINE_ENV_FILE, LABEL_CONFIG, LABEL_RANK, NCCL_ENV_FILE
+from .names import ENGINE_CONTAINER, ENGINE_ENV_FILE, LABEL_CONFIG, LABEL_RANK, NCCL_ENV_FILE, SMOKE_CONTAINER
 from .vllm_argv import CACHE, models_mount
 
 
@@ -87,6 +87,17 @@ def render(profile: Mapping[str, Any], intent: Intent, paths: HostPaths, nccl: M
     )
     serve = ("docker", "exec", ENGINE_CONTAINER, *commands.serve) if commands.serve else ()
     return Launch(argv, environment, config_hash, serve)
+
+
+def smoke(profile: Mapping[str, Any], paths: HostPaths, image: str) -> tuple[str, ...]:
+    """A container with all that the engine's has of the machine, and nothing to do in it but to look at the GPU."""
+    program = ("nvidia-smi", "-L") if profile["accelerator"] == "cuda" else ("true",)
+    return (
+        *("docker", "run", "--rm", "--name", SMOKE_CONTAINER, "--network", "host", "--log-driver", "none"),
+        *("--security-opt", "no-new-privileges", *container_options(profile.get("container", {}))),
+        *(part for mount in paths.extra_mounts for part in ("--volume", mount)),
+        *("--entrypoint", program[0], image, *program[1:]),
+    )
 
 
 def _hash(parts: Sequence[Any]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 ENGINE_CONTAINER = "sparkwright-engine"
+# Tries the container runtime after an update, and is gone after a second.
+SMOKE_CONTAINER = "sparkwright-smoke"
 ENGINE_UNIT = "sparkwright-engine.service"
 ENGINE_UNIT_FILE = f"/etc/systemd/system/{ENGINE_UNIT}"
 
@@ -27,9 +29,18 @@ LIBRARY = "/usr/local/lib/sparkwright"
 # What was there before the first change of ours, written once.
 RECORD_FILE = "/var/lib/sparkwright/before.json"
 
+# What the node was when it last served and answered, written anew after each such proof.
+BASELINE_FILE = "/var/lib/sparkwright/provisioned.json"
+
+# Keeps anybody's apt from changing what the engine stands on while it serves.
+APT_GUARD_FILE = "/etc/apt/apt.conf.d/60-sparkwright"
+APT_GUARD = f"{LIBRARY}/apt-guard"
+
 # The files of the pure core that the node's start-up check needs; all of them use the standard library alone.
 NODE_LIBRARY = (
     "arp",
+    "baseline",
+    "boot_menu",
     "bounded",
     "capacity",
     "catalogue",
@@ -44,13 +55,17 @@ NODE_LIBRARY = (
     "checks_rails",
     "checks_rdma",
     "checks_tuning",
+    "checks_updates",
     "checks_weights",
     "daemon_config",
+    "debian_versions",
+    "drift",
     "fabric_reader",
     "facts",
     "footprint_reader",
     "gids",
     "intent",
+    "known_bad",
     "link_owners",
     "listeners",
     "machine",
@@ -65,13 +80,17 @@ NODE_LIBRARY = (
     "probes",
     "rails",
     "rdma_schedule",
+    "reboots",
     "release",
     "safetensors_index",
     "shortage",
+    "software_reader",
     "startup",
     "tuning",
     "tuning_plan",
     "tuning_reader",
     "tuning_steps",
     "tuning_swap",
+    "update_wish",
+    "watched",
 )

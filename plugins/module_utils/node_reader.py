@@ -14,7 +14,7 @@ from typing import Any
 
 from .checkpoint_reader import read_bounded
 from .fabric_reader import FabricReader
-from .facts import SCHEMA, Container, Fabric, Footprint, NodeFacts, Platform, Runtime, Serving, Tuning
+from .facts import SCHEMA, Container, Fabric, Footprint, NodeFacts, Platform, Runtime, Serving, Software, Tuning
 from .footprint_reader import FootprintReader
 from .listeners import parse_listeners
 from .machine import Machine, Run, json_or, run_command
@@ -23,9 +23,21 @@ from .memory_reader import read_processes
 from .names import DAEMON_FILE, ENGINE_UNIT
 from .probes import Probes
 from .release import parse_release
+from .software_reader import SoftwareReader
 from .tuning_reader import TuningReader
 
-SUBSETS = ("platform", "memory", "processes", "fabric", "runtime", "weights", "serving", "tuning", "footprint")
+SUBSETS = (
+    "platform",
+    "memory",
+    "processes",
+    "fabric",
+    "runtime",
+    "weights",
+    "serving",
+    "tuning",
+    "footprint",
+    "software",
+)
 
 NOTHING = Probes()
 
@@ -57,6 +69,7 @@ class NodeReader:
             "serving": self.serving,
             "tuning": self.tuning,
             "footprint": self.footprint,
+            "software": self.software,
         }
         if weights_path:
             readers["weights"] = lambda: read_bounded(self._machine, weights_path)
@@ -118,6 +131,10 @@ class NodeReader:
     def footprint(self) -> Footprint:
         """What the node uses by itself."""
         return FootprintReader(self._machine).read()
+
+    def software(self) -> Software:
+        """What an update may change."""
+        return SoftwareReader(self._machine).read()
 
     def _gpus(self) -> tuple[list[str], str | None]:
         tool = self._machine.tool("usr/bin/nvidia-smi")

@@ -10,6 +10,7 @@ from .intent import CheckpointNeed, Intent
 from .inventory_rules import Inventory, plan_of
 from .profiles import draft_tokens, drafts_with_own_layer, memory_need, overrides, shape
 from .tuning import make_wish
+from .update_wish import UpdateWish, known_bad_table
 
 
 def make_intents(inventory: Inventory, image_id: str, resolve: Callable[[str], str] = str) -> dict[str, Intent]:
@@ -61,6 +62,12 @@ def _intent(
         checkpoint=checkpoint_need(profile),
         free_memory=bool(value("serving_free_memory")),
         tuning=make_wish(lambda name: value(f"host_tuning_{name}"), memory_need(profile, head=node.rank == 0).floor),
+        updates=UpdateWish(
+            hold=tuple(value("os_update_hold") or ()),
+            accept=tuple(value("os_update_accept") or ()),
+            removals=tuple(value("os_update_removals") or ()),
+            known_bad=known_bad_table(inventory.known_bad, value("os_update_known_bad") or ()),
+        ),
     )
 
 

@@ -123,8 +123,21 @@ def _ip(name: str, *arguments: str) -> tuple[str, ...]:
     return ("sh", "-c", 'test ! -e "/sys/class/net/$0" || exec ip "$@"', name, *arguments)
 
 
+def undo_holds(entries: Entries) -> list[Step]:
+    """The packages that we put on hold."""
+    return [
+        Step(f"hold of {name}", "", ("apt-mark", "unhold", name), ("apt-mark", "showhold", name))
+        for name in sorted(entries)
+    ]
+
+
 # One line a section; the order here is the order of the steps.
-UNDO: Mapping[str, Undo] = {"links": undo_links, "sysctl": undo_sysctl, **TUNING}
+UNDO: Mapping[str, Undo] = {
+    "links": undo_links,
+    "sysctl": undo_sysctl,
+    **TUNING,
+    "holds": undo_holds,
+}
 
 
 def steps(record: Mapping[str, Any], undo: Mapping[str, Undo] = UNDO) -> list[Step]:

@@ -17,8 +17,8 @@ options:
     description: What to read. Less is faster.
     type: list
     elements: str
-    choices: [platform, memory, processes, fabric, runtime, weights, serving, tuning, footprint]
-    default: [platform, memory, processes, fabric, runtime, weights, serving, tuning, footprint]
+    choices: [platform, memory, processes, fabric, runtime, weights, serving, tuning, footprint, software]
+    default: [platform, memory, processes, fabric, runtime, weights, serving, tuning, footprint, software]
   probe_paths:
     description: Also send pings of the full MTU, unfragmented, to every peer on every rail.
     type: bool
@@ -137,6 +137,9 @@ node:
       type: dict
     footprint:
       description: Processes, memory by unit, swap in use, size of the journal, open ports.
+      type: dict
+    software:
+      description: Packages, kernels, holds, masked units, files of ours, and what was noted when it last served.
       type: dict
 """
 

@@ -82,6 +82,23 @@ tuning:
       description: Why it cannot be done now, a line each.
       type: list
       elements: str
+updates:
+  description: What concerns updates.
+  returned: success
+  type: dict
+  contains:
+    files:
+      description: The guard of apt, as for C(managed_files).
+      type: list
+      elements: dict
+    reboot:
+      description: Why the node should be booted again; null when that was not read.
+      type: list
+      elements: str
+    smoke:
+      description: Argument list of a container that looks at the GPU and ends.
+      type: list
+      elements: str
 weights_current:
   description: Whether the node's checkpoint is whole and the same as the controller's.
   returned: success

@@ -19,7 +19,7 @@ options:
     description: Which checks are gates now. C(all) runs every check.
     type: str
     required: true
-    choices: [preflight, host, fabric, weights, image, launch, serving, all]
+    choices: [preflight, host, fabric, weights, image, launch, serving, update, all]
   rdma:
     description: Name of the variable in which a task with C(sparkwright.cluster.rdma_probe) was registered.
     type: str

@@ -6,7 +6,7 @@ import json
 import socket
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,18 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import Weights
 from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import Intent
 from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rules import Inventory
-from ansible_collections.sparkwright.cluster.plugins.module_utils.launch import HostPaths, Launch, render
+from ansible_collections.sparkwright.cluster.plugins.module_utils.launch import HostPaths, Launch, render, smoke
 from ansible_collections.sparkwright.cluster.plugins.module_utils.machine import Machine
 from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import NcclEnvError, nccl_env
 from ansible_collections.sparkwright.cluster.plugins.module_utils.planning import make_intents
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rails import resolve
-from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import one_line, plain, read_inventory
+from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import (
+    KNOWN_BAD,
+    load_mapping,
+    one_line,
+    plain,
+    read_inventory,
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,8 @@ class Plan:
 
 def make_plan(templar: Templar, task_vars: Mapping[str, Any]) -> Plan:
     """The plan of the whole inventory. Raises AnsibleActionFail when there can be none."""
-    inventory = read_inventory(templar, task_vars).inventory
+    read = read_inventory(templar, task_vars).inventory
+    inventory = replace(read, known_bad=load_mapping(KNOWN_BAD)["known_bad"])
     if not isinstance(inventory.profile, Mapping):
         raise AnsibleActionFail("all nodes: there is no profile to plan with; remedy: correct sparkwright_profile")
     try:
@@ -72,13 +79,27 @@ def launch_of(plan: Plan, intent: Intent, facts: Mapping[str, Any]) -> Launch | 
         nccl = None
     if nccl is None:
         return None
-    paths = HostPaths(
+    return render(plan.profile, intent, host_paths(plan, intent), nccl, image_to_run(intent, facts))
+
+
+def smoke_of(plan: Plan, intent: Intent, facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """The command that tries the container runtime of a node."""
+    return smoke(plan.profile, host_paths(plan, intent), image_to_run(intent, facts))
+
+
+def host_paths(plan: Plan, intent: Intent) -> HostPaths:
+    """What the node gives to a container."""
+    return HostPaths(
         models=plan.value(intent.host, "model_store_path"),
         cache=plan.value(intent.host, "serving_cache_path"),
         extra_mounts=tuple(plan.value(intent.host, "serving_extra_mounts")),
     )
+
+
+def image_to_run(intent: Intent, facts: Mapping[str, Any]) -> str:
+    """The image by its ID, by its name as long as nobody knows the ID."""
     found = facts.get("runtime", {}).get("images", {}).get(intent.image)
-    return render(plan.profile, intent, paths, nccl, intent.image_id or found or intent.image)
+    return str(intent.image_id or found or intent.image)
 
 
 def weights_source(plan: Plan) -> Weights | None:

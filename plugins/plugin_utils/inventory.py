@@ -29,6 +29,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.profile_rules 
 
 # The collection is a symbolic link to the checkout, where roles/ and profiles/ are.
 REPO = Path(__file__).resolve().parents[2]
+KNOWN_BAD = REPO / "roles" / "os_update" / "files" / "known_bad.yml"
 
 
 @dataclass(frozen=True)

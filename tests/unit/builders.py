@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tuned import footprint, tuned, wish
 
+from ansible_collections.sparkwright.cluster.plugins.module_utils.baseline import items_of, make_baseline
 from ansible_collections.sparkwright.cluster.plugins.module_utils.catalogue import CATALOGUE
 from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import Cluster, Stage, Status
 from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import engine_runs
@@ -223,7 +224,40 @@ def node_facts(rank: int = 0, serving: bool = False) -> dict:
         },
         "tuning": tuned(),
         "footprint": footprint(),
+        "software": software(),
     }
+
+
+def software(**changes) -> dict:
+    """What an update may change on a healthy node, which has noted that it served as it is."""
+    whole = {
+        "packages": {
+            "linux-image-6.17.0-1008-nvidia": "6.17.0-1008.8",
+            "linux-image-nvidia": "6.17.0.1008.8",
+            "linux-modules-nvidia-580-open-6.17.0-1008-nvidia": "6.17.0-1008.8",
+            "nvidia-driver-580-open": "580.95.05-0ubuntu1",
+            "nvidia-firmware-580": "580.95.05-0ubuntu1",
+            "nvidia-kernel-common-580": "580.95.05-0ubuntu1",
+            "libnvidia-compute-580": "580.95.05-0ubuntu1",
+            "nvidia-container-toolkit": "1.17.8-1",
+            "rdma-core": "50.0-2build2",
+            "docker-ce": "5:28.5.1-1~ubuntu.24.04~noble",
+        },
+        "others": {"count": 1500, "digest": "0123456789ab"},
+        "broken": [],
+        "held": {},
+        "kernels": ["6.17.0-1008-nvidia"],
+        "next_kernel": "6.17.0-1008-nvidia",
+        "reboot_required": [],
+        "system_firmware": "5.36_0ACUM018 08/29/2025",
+        "masked": ["cups.service"],
+        "boot_target": "multi-user.target",
+        "toolkit": {"mode": "auto", "digest": "ba9876543210"},
+        "files": {"/etc/sparkwright/nccl.env": "111111111111"},
+        "updaters": [],
+        "baseline": None,
+    }
+    return whole | changes
 
 
 def cluster(count: int = 4, serving: bool = False, facts: dict | None = None, intents: dict | None = None, **other):
@@ -233,18 +267,32 @@ def cluster(count: int = 4, serving: bool = False, facts: dict | None = None, in
     """
     hosts = {f"spark{rank + 1}": rank for rank in range(count)}
     all_facts = {host: node_facts(rank, serving) for host, rank in hosts.items()}
-    for path, value in (facts or {}).items():
-        _put(all_facts, path, value)
     changes = intents or {}
     planned = {h: intent(rank, count, **changes.get("*", {}), **changes.get(h, {})) for h, rank in hosts.items()}
+    # What was noted is the node before it was changed.
+    for host, found in all_facts.items():
+        found["software"]["baseline"] = make_baseline(items_of(found, planned[host]), {}, "2026-01-01T00:00:00+00:00")
+    for path, value in (facts or {}).items():
+        _put(all_facts, path, value)
     return Cluster(all_facts, planned, other.pop("config_hashes", {host: f"config-{host}" for host in hosts}), **other)
 
 
 def findings(found: Cluster) -> list[str]:
-    """All that is not ok, of every stage that fits: `status id host: fact; limit: ...; remedy: ...`."""
+    """All that is not ok, of every stage that fits: `status id host: fact; limit: ...; remedy: ...`.
+
+    Whatever is wrong has also changed since the node last served; `drifting` has the checks that say so.
+    """
     serving = any(engine_runs(facts) for facts in found.facts.values())
-    stages = [stage for stage in Stage if serving or stage is not Stage.SERVING]
-    rules = [rule for rule in CATALOGUE if rule.stages.intersection(stages)]
+    stages = {Stage.UPDATE} | (set() if serving else {Stage.SERVING})
+    return _not_ok([rule for rule in CATALOGUE if rule.stages - stages], found)
+
+
+def drifting(found: Cluster) -> list[str]:
+    """The same of the stage `update`."""
+    return _not_ok([rule for rule in CATALOGUE if Stage.UPDATE in rule.stages], found)
+
+
+def _not_ok(rules: list, found: Cluster) -> list[str]:
     checks = [check for rule in rules for check in rule.run(found)]
     assert len({(check.name, check.host) for check in checks}) == len(checks), "a check has two results for one thing"
     return [f"{check.status} {check.id} {check}" for check in checks if check.status is not Status.OK]
