@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from ipaddress import IPv4Interface, IPv4Network
 from typing import Any
 
+from .image_need import ImageNeed
 from .memory_need import MemoryNeed, from_data
 from .tuning import TuningWish
 
@@ -90,6 +91,7 @@ class Intent:
     # True when the run may drop the page cache and drain the swap of the node before the launch.
     free_memory: bool = False
     tuning: TuningWish = field(default_factory=TuningWish)
+    image_need: ImageNeed = field(default_factory=ImageNeed)
 
     @property
     def is_head(self) -> bool:
@@ -114,6 +116,7 @@ class Intent:
                 "rails": tuple(RailEnd(**rail) for rail in data["rails"]),
                 "memory": from_data(data["memory"]),
                 "checkpoint": CheckpointNeed(**data["checkpoint"]),
+                "image_need": ImageNeed.from_data(data["image_need"]),
                 "tuning": TuningWish.from_data(data["tuning"]),
             }
         )

@@ -8,7 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
+from ansible_collections.sparkwright.cluster.plugins.module_utils.image_probe import functions
 from ansible_collections.sparkwright.cluster.plugins.module_utils.source_patch import PatchError, apply, parse
 
 PATCHES = Path(__file__).resolve().parents[2] / "patches"
@@ -63,6 +65,23 @@ def test_the_stock_draft_never_shares_its_cache(drafts, name):
 def test_the_patched_draft_shares_it_as_the_target_does_where_it_can(drafts, name):
     _, patched = drafts[name]
     assert patched == [TARGETS[name][0][3], *TARGETS[name][1]]
+
+
+def marks():
+    """How the profiles look for our patches inside of an image, each once."""
+    for path in sorted((PATCHES.parent / "profiles").glob("*.yml")):
+        gates = yaml.safe_load(path.read_text(encoding="utf-8")).get("image", {}).get("gates", {})
+        yield from gates.get("marks", [])
+
+
+def test_profiles_look_for_the_patch_where_it_can_be_seen(engine):
+    found = [mark for mark in marks() if (PATCHES / f"{mark['patch']}.patch").exists()]
+    assert found
+    for mark in found:
+        stock = (engine.place / mark["file"]).read_text(encoding="utf-8")
+        patched = patched_files(engine.place, f"{mark['patch']}.patch")[mark["file"]]
+        assert not any(mark["text"] in source for source in functions(stock, mark["within"]))
+        assert any(mark["text"] in source for source in functions(patched, mark["within"]))
 
 
 @pytest.mark.parametrize("path", sorted(PATCHES.glob("*.patch")), ids=lambda path: path.stem)
