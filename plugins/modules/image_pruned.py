@@ -95,7 +95,7 @@ def removed(module: AnsibleModule, image_id: str) -> bool:
     code, _, err = module.run_command(["docker", "image", "rm", "--force", image_id])
     if code:
         module.warn(f"{image_id} stays: {' '.join(err.split())}")
-    return code == 0
+    return not code
 
 
 def main() -> None:

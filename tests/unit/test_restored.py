@@ -269,7 +269,9 @@ def test_our_unit_is_stopped_and_disabled_before_its_file_goes(node, monkeypatch
     unit = node.root / "etc/sparkwright-engine.service"
     monkeypatch.setattr(restored, "OWN_UNITS", (str(unit),))
     provision(node, unit)
+    node.systemd.active["--system"].add(unit.name)
     restore(node)
+    assert unit.name not in node.systemd.active["--system"]
     assert node.systemd.calls[:2] == ["--system disable sparkwright-engine.service", "--system daemon-reload"]
     assert not unit.exists()
 
