@@ -55,9 +55,11 @@ test: lint unit test-containers test-vm-ci  ## all that continuous integration r
 test-containers: collections
 	lab/prepare && lab/build
 	pytest tests/engine
-	for scenario in headless fabric admission image spark4; do lab/run molecule test -s $$scenario || exit; done
+	for scenario in headless fabric admission spark4; do lab/run molecule test -s $$scenario || exit; done
 
-test-full: test lab-up  ## test, then what loads the engine again and again: stop, start, a lost rank
+test-full: test  ## test, then what takes longer: the image and its ways, stop, start, a lost rank
+	lab/run molecule test -s image
+	$(MAKE) lab-up
 	lab/run pytest tests/driver/test_lifecycle.py
 
 test-vm: collections  ## what containers cannot prove: RDMA, reboots and power cuts on four virtual machines

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from driver import REPO, STATE, inventory_with, play
 
-CONVERGE = "molecule/image/converge.yml"
+IMAGE = "molecule/image/image.yml"
 HEAD, WORKERS = "spark1", ("spark2", "spark3", "spark4")
 REGISTRY = "192.168.100.10:5055"
 RAIL = "enp1s0f0np0"
@@ -98,7 +98,7 @@ def figure(name: str) -> dict:
 def measured(name: str, inventory, variables) -> object:
     """Run the play; what it moved and how long its two transfers took goes to the report."""
     before = received()
-    run = play(CONVERGE, inventory, variables=variables)
+    run = play(IMAGE, inventory, variables=variables)
     assert run.code == 0, run.output
     seconds = run.seconds("Put the image into the registry") + run.seconds("Get the image from the head")
     note(name, received() - before, seconds)
@@ -193,7 +193,7 @@ def test_a_build_with_a_real_patch_reaches_every_node(inventory, build):
         assert found["image_id"] == image_id(node, BUILT)
         assert found["gates"]["marks"] == {"draft-dcp": ""}
         assert found["gates"]["vllm"] == "0.32.0+cpu"
-    assert play(CONVERGE, inventory, variables=build).changed == []
+    assert play(IMAGE, inventory, variables=build).changed == []
 
 
 def test_a_changed_line_costs_next_to_nothing(inventory, build):
@@ -219,7 +219,7 @@ def test_the_patch_is_missed_where_the_image_has_it_not(inventory, build):
         doctor.output
     )
     assert any(line.startswith("spark2: its engine image was not looked into: ") for line in doctor.failures)
-    assert play(CONVERGE, inventory, variables=build).code == 0
+    assert play(IMAGE, inventory, variables=build).code == 0
 
 
 def test_another_image_on_one_node_is_named_and_repaired_without_a_transfer(inventory, build):
@@ -236,26 +236,27 @@ def test_another_image_on_one_node_is_named_and_repaired_without_a_transfer(inve
     ), doctor.output
 
     received_before = received()
-    repaired = play(CONVERGE, inventory, variables=build)
+    repaired = play(IMAGE, inventory, variables=build)
     assert repaired.code == 0, repaired.output
     assert {line for line in repaired.changed if "Get the image" in line} == {"spark3: Get the image from the head"}
     assert image_id("spark3", BUILT) == before
     # Pings and ssh pass over the rail as well; an image does not.
     assert received() - received_before < 5_000_000
+    script("spark3", "docker image rm keep:1; docker image prune --force")
 
 
 def test_a_registry_that_is_down_is_named_and_the_next_run_goes_on(inventory, build):
     forget(BUILT, "spark2")
     script(HEAD, "systemd-run --quiet --unit=lab-squatter python3 -m http.server 5055 --bind 192.168.100.10")
     try:
-        run = play(CONVERGE, inventory, variables=build)
+        run = play(IMAGE, inventory, variables=build)
     finally:
         script(HEAD, "systemctl stop lab-squatter")
     assert run.code != 0
     assert any(line.startswith(f"spark2: no registry at {REGISTRY}: ") for line in run.failures), run.output
     assert script(HEAD, "systemctl is-active sparkwright-registry-push || true") == "inactive"
 
-    again = play(CONVERGE, inventory, variables=build)
+    again = play(IMAGE, inventory, variables=build)
     assert again.code == 0, again.output
     assert image_id("spark2", BUILT) == image_id(HEAD, BUILT)
 
@@ -266,12 +267,12 @@ def test_a_push_that_is_killed_leaves_nothing_half_and_is_finished_by_the_next_r
     script(HEAD, f"rm -rf {STORAGE}/docker")
     killer = "while ! pkill --signal KILL --full '[d]ocker push --quiet 127.0.0.1'; do sleep 0.2; done"
     with subprocess.Popen(["ssh", "-F", str(STATE / "ssh_config"), HEAD, f'sudo timeout 300 bash -c "{killer}"']):
-        run = play(CONVERGE, inventory, variables=build)
+        run = play(IMAGE, inventory, variables=build)
     assert run.code != 0
     assert any(line.startswith("spark1: docker push failed: ") for line in run.failures), run.output
     assert {image_id(node, BUILT) for node in WORKERS} == {""}
 
-    again = play(CONVERGE, inventory, variables=build)
+    again = play(IMAGE, inventory, variables=build)
     assert again.code == 0, again.output
     assert len({image_id(node, BUILT) for node in (HEAD, *WORKERS)}) == 1
     assert script(HEAD, f"ls {STORAGE}/docker/registry/v2/repositories/sparkwright/engine/_uploads || true") == ""
@@ -282,7 +283,7 @@ def test_a_gate_that_fails_on_one_node_is_named(inventory, build):
     script("spark4", f"mkdir -p /var/cache/sparkwright; echo NCCL_IB_DISABLE=1 > {stray}")
     try:
         write_profile(inventory, "regex")
-        run = play(CONVERGE, inventory, variables=build)
+        run = play(IMAGE, inventory, variables=build)
     finally:
         script("spark4", f"rm {stray}")
     assert run.code != 0
@@ -290,7 +291,7 @@ def test_a_gate_that_fails_on_one_node_is_named(inventory, build):
         f"spark4: its engine image has {stray}; limit: no such file; remedy: remove {stray}, and write its lines to"
         " nccl_env of the profile"
     ], run.output
-    assert play(CONVERGE, inventory, variables=build).code == 0
+    assert play(IMAGE, inventory, variables=build).code == 0
 
 
 def test_docker_learns_of_the_registry_without_a_restart(inventory, build):
@@ -301,7 +302,7 @@ def test_docker_learns_of_the_registry_without_a_restart(inventory, build):
         "systemctl reload docker",
     )
     before = script("spark2", "pidof dockerd")
-    run = play(CONVERGE, inventory, variables=build)
+    run = play(IMAGE, inventory, variables=build)
     assert run.code == 0, run.output
     assert "spark2: Have Docker read its configuration again" in run.changed
     assert script("spark2", "pidof dockerd") == before
@@ -311,9 +312,10 @@ def test_docker_learns_of_the_registry_without_a_restart(inventory, build):
 
 def test_of_ours_two_are_kept_and_those_of_others_all(inventory, build):
     script("spark2", f"docker tag {LAB_IMAGE} somebody/else:1")
+    script("spark3", f"docker tag {BUILT} keep:1")
     for word in ("four", "five", "six"):
         say(word)
-        run = play(CONVERGE, inventory, variables=build)
+        run = play(IMAGE, inventory, variables=build)
         assert run.code == 0, run.output
     for node in (HEAD, *WORKERS):
         ours = json.loads(script(node, "cat /var/lib/sparkwright/images.json"))

@@ -212,8 +212,8 @@ def test_a_build_that_is_not_pinned_is_refused(checkout):
     build = {"base": "base:1", "patches": ["draft-dpc"]}
     assert refusal(run(checkout, sparks(engine_image_ref="own:1", engine_image_build=build))) == [
         "all nodes: engine_image_build.base base:1 may be another image tomorrow; limit: a name with @sha256: and 64"
-        " hex digits, or base_id; remedy: add the digest that `docker image inspect` shows in RepoDigests, or its image ID"
-        " as base_id",
+        " hex digits, or base_id; remedy: add the digest that `docker image inspect` shows in RepoDigests, or its image"
+        " ID as base_id",
         "all nodes: engine_image_build.patches has draft-dpc; limit: draft-dcp, the files of patches/; remedy: correct"
         " it",
     ]
