@@ -57,7 +57,9 @@ test-containers: collections
 	pytest tests/engine
 	for scenario in headless tuning fabric admission spark4; do lab/run molecule test -s $$scenario || exit; done
 
-test-full: test lab-up  ## test, then what loads the engine again and again: stop, start, a lost rank, updates
+test-full: test  ## test, then what takes longer: the image and its ways, stop, start, a lost rank, updates
+	lab/run molecule test -s image
+	$(MAKE) lab-up
 	lab/run pytest tests/driver/test_lifecycle.py
 	lab/run molecule test -s updates
 

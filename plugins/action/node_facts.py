@@ -43,6 +43,7 @@ class ActionModule(ActionBase):
             "hardware_root": plan.value(host, "sparkwright_hardware_root"),
             "weights_path": intent.weights_path,
             "images": [intent.image],
+            "image_key": intent.image_need.key,
             "sysctls": list(intent.tuning.sysctl),
             **(path_probes(intent) if asked.get("probe_paths") else {}),
             **(wire_probes(intent) if asked.get("probe_wires") else {}),

@@ -8,12 +8,14 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.daemon_config import (
+    INSECURE,
     DaemonConfigError,
     dump,
     merge,
     parse,
+    restarts,
 )
-from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import has_image
+from ansible_collections.sparkwright.cluster.plugins.module_utils.image_plan import image_current
 from ansible_collections.sparkwright.cluster.plugins.module_utils.lifecycle import state_of
 from ansible_collections.sparkwright.cluster.plugins.module_utils.names import (
     APT_GUARD,
@@ -35,6 +37,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rails import Cable, rdma_netdevs, used_cages
 from ansible_collections.sparkwright.cluster.plugins.module_utils.reboots import reboot_reasons
+from ansible_collections.sparkwright.cluster.plugins.module_utils.registry import registry_files
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import complete, fingerprint
 from ansible_collections.sparkwright.cluster.plugins.module_utils.tuning_plan import make_tuning_plan
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import (
@@ -73,7 +76,9 @@ class ActionModule(ActionBase):
             "tuning": tuning_data(intent, facts),
             "updates": updates_data(plan, intent, facts),
             "weights_current": weights_current(facts, cluster.source),
-            "image_current": image_current(intent, facts),
+            "daemon_restart": daemon_restart(intent, facts),
+            "daemon_reload": daemon_reload(intent, facts),
+            "image": image_data(plan, cluster, host),
             "launch": launch_data(launch_of(plan, intent, facts), plan, intent),
             "state": str(state_of(cluster)),
             "model": plan.profile["serve"]["name"],
@@ -129,6 +134,19 @@ def daemon_text(intent, facts) -> str | None:
     return None if merged == current else dump(merged)
 
 
+def daemon_restart(intent, facts) -> bool:
+    """Whether Docker must be restarted for what its configuration lacks."""
+    text = daemon_text(intent, facts)
+    return text is not None and restarts(parse(facts["runtime"]["daemon_json"]), parse(text))
+
+
+def daemon_reload(intent, facts) -> bool:
+    """Whether the running Docker has yet to read that the head's registry speaks plain HTTP; also after a lost run."""
+    if "runtime" not in facts or daemon_restart(intent, facts):
+        return False
+    return not set(intent.daemon_config.get(INSECURE, ())) <= set(facts["runtime"]["insecure_registries"])
+
+
 def tuning_data(intent, facts) -> dict[str, object] | None:
     """What tunes the host, for the module host_tuning; None when its facts were not read."""
     if "tuning" not in facts:
@@ -171,11 +189,21 @@ def weights_current(facts, source) -> bool | None:
     return complete(facts["weights"]) and (source is None or fingerprint(facts["weights"]) == fingerprint(source))
 
 
-def image_current(intent, facts) -> bool | None:
-    """Whether the node has the image, and the pinned one."""
-    if "runtime" not in facts:
+def image_data(plan, cluster, host) -> dict[str, object] | None:
+    """Whether the node, and every node, has the image, and how it comes; None when its facts were not read."""
+    current = {name: image_current(cluster, name) for name in cluster.intents}
+    if current[host] is None:
         return None
-    return has_image(facts["runtime"], intent.image, intent.image_id)
+    intent = cluster.intents[host]
+    storage = plan.value(intent.head, "engine_image_registry_path")
+    return {
+        "current": current[host],
+        "settled": all(current.values()),
+        "distribution": intent.image_need.distribution,
+        "registry": intent.image_need.registry,
+        "registry_files": registry_files(intent.image_need.registry, storage) if intent.image_need.registry else [],
+        "source": "build" if plan.context else "load" if plan.value(intent.head, "engine_image_archive") else "pull",
+    }
 
 
 def launch_data(rendered, plan, intent) -> dict[str, object] | None:

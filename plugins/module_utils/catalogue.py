@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from . import (
     checks_fabric,
+    checks_image,
     checks_launch,
     checks_links,
     checks_memory,
@@ -29,6 +30,7 @@ _MODULES = (
     checks_nccl,
     checks_rdma,
     checks_weights,
+    checks_image,
     checks_launch,
     checks_updates,
 )

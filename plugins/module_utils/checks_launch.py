@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from .checks import Check, Cluster, Stage, Status, all_equal, rule
 from .facts import Serving, engine_runs, has_image, own_container
+from .image_need import REGISTRY
 from .names import ENGINE_CONTAINER, LABEL_CONFIG
 
 WILDCARDS = ("0.0.0.0", "::")
@@ -43,14 +44,18 @@ def image_present(cluster: Cluster) -> Iterator[Check]:
 def image_equal(cluster: Cluster) -> Iterator[Check]:
     """One node with another build of the image fails in the middle of the rendezvous.
 
-    A pinned image is distributed to the nodes that lack it, so there `image.present` decides.
+    A pinned image is distributed to the nodes that lack it, so there `image.present` decides; and `image.distributed`
+    where the head gives its own to all others.
     """
     nodes = list(cluster.having("runtime"))
     if all(intent.image_id and not runtime["containerd_store"] for _, runtime, intent in nodes):
         return
+    if any(intent.image_need.distribution == REGISTRY for _, _, intent in nodes):
+        return
     ids = {host: runtime["images"].get(intent.image) for host, runtime, intent in nodes}
-    there = {host: short(image) for host, image in ids.items() if image}
-    yield from all_equal("image.equal", there, "its engine image is", "remove the image there and run site.yml")
+    there = {host: image for host, image in ids.items() if image}
+    same = {host: short(_first_name(cluster, there, host)) for host in there}
+    yield from all_equal("image.equal", same, "its engine image is", "remove the image there and run site.yml")
 
 
 @rule(
@@ -121,6 +126,17 @@ def rank_runs(cluster: Cluster) -> Iterator[Check]:
 def short(image_id: str) -> str:
     """An image ID as Docker shows it to people."""
     return image_id.removeprefix("sha256:")[:12]
+
+
+def _first_name(cluster: Cluster, ids: Mapping[str, str], host: str) -> str:
+    """What the first node that has the same image calls it: stores name it by its content or by its manifest."""
+    names = {other: {image_id, *_digests(cluster, other, image_id)} for other, image_id in ids.items()}
+    return next(image_id for other, image_id in ids.items() if names[other] & names[host])
+
+
+def _digests(cluster: Cluster, host: str, image_id: str) -> list[str]:
+    image = cluster.facts[host].get("image")
+    return image["digests"] if image and image["id"] == image_id else []
 
 
 def _takers(serving: Serving, listen: str, number: int) -> list[str]:

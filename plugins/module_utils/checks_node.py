@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from .checks import Check, Cluster, Stage, Status, rule
-from .daemon_config import DaemonConfigError, merge, parse
+from .daemon_config import DaemonConfigError, merge, parse, restarts
 from .facts import NodeFacts, engine_runs
 from .intent import Intent
 
@@ -135,7 +135,7 @@ def runtime_config(cluster: Cluster) -> Iterator[Check]:
     for host, runtime, intent in cluster.having("runtime"):
         try:
             current = parse(runtime["daemon_json"])
-            changes = merge(current, intent.daemon_config) != current
+            changes = restarts(current, merge(current, intent.daemon_config))
         except DaemonConfigError as error:
             remedy = "correct the file, or set container_runtime_daemon_config to the value you want"
             yield Check("runtime.config", host, Status.REFUSE, str(error), "a file that agrees with ours", remedy)

@@ -8,6 +8,10 @@ from typing import Any
 
 from .names import DAEMON_FILE
 
+# Registries that Docker speaks plain HTTP with. A set in the form of a list, and Docker reads it anew when it is told
+# to (moby, daemon/reload.go); almost everything else needs a restart.
+INSECURE = "insecure-registries"
+
 
 class DaemonConfigError(ValueError):
     """The file cannot be merged; the text is one plain line without the host."""
@@ -36,11 +40,18 @@ def merge(current: Mapping[str, Any], wanted: Mapping[str, Any], path: str = "")
         name = f"{path}{key}"
         if key not in merged:
             merged[key] = value
+        elif key == INSECURE and isinstance(merged[key], list):
+            merged[key] = [*merged[key], *(entry for entry in value if entry not in merged[key])]
         elif isinstance(merged[key], Mapping) and isinstance(value, Mapping):
             merged[key] = merge(merged[key], value, f"{name}.")
         elif merged[key] != value:
             raise DaemonConfigError(f"{DAEMON_FILE} has {name}={merged[key]!r}, wanted is {value!r}")
     return merged
+
+
+def restarts(current: Mapping[str, Any], merged: Mapping[str, Any]) -> bool:
+    """Whether Docker must be restarted for what was merged; otherwise it is enough that it reads its file again."""
+    return any(current.get(key) != value for key, value in merged.items() if key != INSECURE)
 
 
 def dump(data: Mapping[str, Any]) -> str:

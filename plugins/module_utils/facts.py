@@ -187,16 +187,52 @@ class Runtime(TypedDict):
     """Docker on the node; `images` maps the references that were asked for to image IDs (None: absent).
 
     `containerd_store` is true where Docker keeps images in containerd: there an ID is the digest of a manifest, which
-    `docker load` makes anew, and not the one that an archive names.
+    `docker load` makes anew, and not the one that an archive names. `insecure_registries` are those that the running
+    Docker speaks plain HTTP with.
     """
 
     version: str | None
     error: str | None
     runtimes: list[str]
     containerd_store: bool
+    insecure_registries: list[str]
     daemon_json: str | None
     images: dict[str, str | None]
     containers: list[Container]
+
+
+class ImageGates(TypedDict):
+    """What was found inside of the engine image, see image_probe.py; None means that it has no such thing.
+
+    `commit` is what vLLM was built from, `nccl` the version of the library that would be loaded, `nccl_from` its path,
+    or why there is none. `imports` and `marks` give for each module and each patch the reason why it is not there,
+    empty where it is. `strays` are files that configure NCCL, in the image and in the engine's home.
+    """
+
+    python: str
+    machine: str
+    vllm: str | None
+    commit: str | None
+    ray: str | None
+    nccl: str | None
+    nccl_from: str
+    imports: dict[str, str]
+    marks: dict[str, str]
+    strays: list[str]
+
+
+class ImageFacts(TypedDict):
+    """The engine image: `digests` are all names of its content, `build` the hash of the build that made it.
+
+    `gates` and `error` are None as long as nobody looked inside of this image for what the profile wants.
+    """
+
+    id: str | None
+    architecture: str | None
+    digests: list[str]
+    build: str | None
+    gates: ImageGates | None
+    error: str | None
 
 
 class Listener(TypedDict):
@@ -352,6 +388,7 @@ class NodeFacts(TypedDict, total=False):
     processes: Processes
     fabric: Fabric
     runtime: Runtime
+    image: ImageFacts
     weights: Weights
     serving: Serving
     tuning: Tuning

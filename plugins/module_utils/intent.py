@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from ipaddress import IPv4Interface, IPv4Network
 from typing import Any
 
+from .image_need import ImageNeed
 from .memory_need import MemoryNeed, from_data
 from .tuning import TuningWish
 from .update_wish import UpdateWish
@@ -92,6 +93,7 @@ class Intent:
     free_memory: bool = False
     tuning: TuningWish = field(default_factory=TuningWish)
     updates: UpdateWish = field(default_factory=UpdateWish)
+    image_need: ImageNeed = field(default_factory=ImageNeed)
 
     @property
     def is_head(self) -> bool:
@@ -116,6 +118,7 @@ class Intent:
                 "rails": tuple(RailEnd(**rail) for rail in data["rails"]),
                 "memory": from_data(data["memory"]),
                 "checkpoint": CheckpointNeed(**data["checkpoint"]),
+                "image_need": ImageNeed.from_data(data["image_need"]),
                 "tuning": TuningWish.from_data(data["tuning"]),
                 "updates": UpdateWish.from_data(data["updates"]),
             }

@@ -35,7 +35,16 @@ PLAN_INPUTS: Mapping[str, Spec] = {
 }
 
 # The cluster is one machine: these describe the whole of it, so each node must say the same.
-SAME_ON_ALL = (PROFILE, *PLAN_INPUTS, "host_tuning_swap", "host_tuning_swap_gib", "os_update_canary")
+SAME_ON_ALL = (
+    PROFILE,
+    *PLAN_INPUTS,
+    "engine_image_build",
+    "engine_image_distribution",
+    "engine_image_registry_port",
+    "host_tuning_swap",
+    "host_tuning_swap_gib",
+    "os_update_canary",
+)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,14 @@ NETPLAN_FILE = "/etc/netplan/60-sparkwright.yaml"
 SYSCTL_FILE = "/etc/sysctl.d/60-sparkwright-fabric.conf"
 DAEMON_FILE = "/etc/docker/daemon.json"
 
+# The registry on the head, which runs only while an image is on its way: one unit takes it in, one gives it out.
+REGISTRY_PUSH_UNIT = "sparkwright-registry-push.service"
+REGISTRY_PULL_UNIT = "sparkwright-registry.service"
+REGISTRY_UNIT_FILES = (f"/etc/systemd/system/{REGISTRY_PUSH_UNIT}", f"/etc/systemd/system/{REGISTRY_PULL_UNIT}")
+# What was found inside of the engine image, and the images that we brought to the node.
+GATES_FILE = "/var/lib/sparkwright/image-gates.json"
+IMAGES_FILE = "/var/lib/sparkwright/images.json"
+
 # NCCL's own file for all processes of the host; the engine's container does not see it.
 NCCL_CONF_FILE = "/etc/nccl.conf"
 NCCL_ENV_FILE = "/etc/sparkwright/nccl.env"
@@ -47,6 +55,7 @@ NODE_LIBRARY = (
     "checkpoint_reader",
     "checks",
     "checks_fabric",
+    "checks_image",
     "checks_launch",
     "checks_links",
     "checks_memory",
@@ -64,6 +73,8 @@ NODE_LIBRARY = (
     "facts",
     "footprint_reader",
     "gids",
+    "image_need",
+    "image_reader",
     "intent",
     "known_bad",
     "link_owners",

@@ -16,6 +16,7 @@ from .checkpoint_reader import read_bounded
 from .fabric_reader import FabricReader
 from .facts import SCHEMA, Container, Fabric, Footprint, NodeFacts, Platform, Runtime, Serving, Software, Tuning
 from .footprint_reader import FootprintReader
+from .image_reader import read_image
 from .listeners import parse_listeners
 from .machine import Machine, Run, json_or, run_command
 from .meminfo import parse_meminfo
@@ -32,6 +33,7 @@ SUBSETS = (
     "processes",
     "fabric",
     "runtime",
+    "image",
     "weights",
     "serving",
     "tuning",
@@ -58,8 +60,9 @@ class NodeReader:
         weights_path: str | None = None,
         images: Sequence[str] = (),
         probes: Probes = NOTHING,
+        image_key: str = "",
     ) -> NodeFacts:
-        """Read the named subsets; `probes` belong to the fabric."""
+        """Read the named subsets; `probes` belong to the fabric, `image_key` to the first of the images."""
         readers: dict[str, Callable[[], Any]] = {
             "platform": self.platform,
             "memory": lambda: parse_meminfo(self._machine.text("proc/meminfo")),
@@ -71,6 +74,8 @@ class NodeReader:
             "footprint": self.footprint,
             "software": self.software,
         }
+        if images:
+            readers["image"] = lambda: read_image(self._machine, images[0], image_key)
         if weights_path:
             readers["weights"] = lambda: read_bounded(self._machine, weights_path)
         found = {name: read() for name, read in readers.items() if name in set(subsets)}
@@ -103,11 +108,13 @@ class NodeReader:
         data = json_or(info.stdout, {}) if info.returncode == 0 else {}
         version = data.get("ServerVersion") or None
         errors = data.get("ServerErrors") or [info.stderr.strip() or "docker does not answer"]
+        registries = (data.get("RegistryConfig") or {}).get("IndexConfigs") or {}
         return {
             "version": version,
             "error": None if version else str(errors[0]),
             "runtimes": sorted(data.get("Runtimes") or {}),
             "containerd_store": "containerd" in json.dumps(data.get("DriverStatus")),
+            "insecure_registries": sorted(name for name, row in registries.items() if not row.get("Secure", True)),
             "daemon_json": self._machine.text(DAEMON_FILE.lstrip("/")) or None,
             "images": {ref: self._image_id(ref) for ref in images} if version else {},
             "containers": self._containers() if version else [],

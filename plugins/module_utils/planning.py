@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .address_plan import RING, AddressPlan, NodeAddresses
+from .daemon_config import INSECURE
+from .image_need import REGISTRY, ImageNeed, distribution_of, need_of
 from .intent import CheckpointNeed, Intent
 from .inventory_rules import Inventory, plan_of
 from .profiles import draft_tokens, drafts_with_own_layer, memory_need, overrides, shape
@@ -13,19 +15,26 @@ from .tuning import make_wish
 from .update_wish import UpdateWish, known_bad_table
 
 
-def make_intents(inventory: Inventory, image_id: str, resolve: Callable[[str], str] = str) -> dict[str, Intent]:
+def make_intents(
+    inventory: Inventory, image_id: str, resolve: Callable[[str], str] = str, build: str = ""
+) -> dict[str, Intent]:
     """Every node's intent, in the order of the ranks.
 
     The inventory must have passed `find_mistakes`, and its profile the schema. `image_id` is the one that all nodes
-    must have, empty when nothing pins it. Raises AddressPlanError.
+    must have, empty when nothing pins it, `build` the hash of what it is built from. Raises AddressPlanError.
     """
     plan = plan_of(inventory)
     managed = {node.host: resolve(_text(inventory.value(node.host, "ansible_host"), node.host)) for node in plan.nodes}
-    return {node.host: _intent(inventory, plan, node, image_id, managed) for node in plan.nodes}
+    return {node.host: _intent(inventory, plan, node, image_id, managed, build) for node in plan.nodes}
 
 
 def _intent(
-    inventory: Inventory, plan: AddressPlan, node: NodeAddresses, image_id: str, managed: Mapping[str, str]
+    inventory: Inventory,
+    plan: AddressPlan,
+    node: NodeAddresses,
+    image_id: str,
+    managed: Mapping[str, str],
+    build: str,
 ) -> Intent:
     profile: Any = inventory.profile
 
@@ -35,6 +44,7 @@ def _intent(
     head, topology = plan.nodes[0].host, str(value("fabric_topology"))
     ring = topology == RING
     sockets = managed if ring else {other.host: other.rails[0].address for other in plan.nodes}
+    need = image_need(profile, value, sockets[head], build)
     return Intent(
         host=node.host,
         rank=node.rank,
@@ -58,7 +68,7 @@ def _intent(
         master_port=profile["serve"]["master_port"],
         cage=_text(value("fabric_cage"), ""),
         nccl_env={name: str(text) for name, text in profile.get("nccl_env", {}).items()},
-        daemon_config=value("container_runtime_daemon_config"),
+        daemon_config=daemon_config(value("container_runtime_daemon_config"), need, head=node.rank == 0),
         checkpoint=checkpoint_need(profile),
         free_memory=bool(value("serving_free_memory")),
         tuning=make_wish(lambda name: value(f"host_tuning_{name}"), memory_need(profile, head=node.rank == 0).floor),
@@ -68,7 +78,29 @@ def _intent(
             removals=tuple(value("os_update_removals") or ()),
             known_bad=known_bad_table(inventory.known_bad, value("os_update_known_bad") or ()),
         ),
+        image_need=need,
     )
+
+
+def image_need(profile: Mapping[str, Any], value: Callable[[str], Any], head_address: str, build: str) -> ImageNeed:
+    """What the image must be, and how it travels."""
+    way = distribution_of(
+        value("engine_image_distribution"), value("engine_image_archive"), value("engine_image_build")
+    )
+    return need_of(
+        profile,
+        distribution=way,
+        build=build,
+        registry=f"{head_address}:{value('engine_image_registry_port')}" if way == REGISTRY else "",
+        mounts=tuple(value("serving_extra_mounts")),
+    )
+
+
+def daemon_config(wanted: Mapping[str, Any], need: ImageNeed, head: bool) -> dict[str, Any]:
+    """Docker's configuration, and that the head's registry speaks plain HTTP; the head itself pushes to localhost."""
+    if not need.registry or head:
+        return dict(wanted)
+    return {**wanted, INSECURE: [*wanted.get(INSECURE, ()), need.registry]}
 
 
 def checkpoint_need(profile: Mapping[str, Any]) -> CheckpointNeed:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from .names import DAEMON_FILE, ENGINE_UNIT_FILE
+from .names import DAEMON_FILE, ENGINE_UNIT_FILE, REGISTRY_UNIT_FILES
 from .tuning_undo import TUNING
 from .undo import Step
 from .units import ENABLED, MASKED, Unit
@@ -40,8 +40,9 @@ FOLLOWS = {"/etc/netplan": "netplan", DAEMON_FILE: "docker"}
 # How units are put back, one after the other: a mask hides the state below it.
 UNMASK, ENABLE, DISABLE, MASK = "unmask", "enable", "disable", "mask"
 
-# Units of ours that are switched off before their file goes, or the links of an enabled one would stay.
-OWN_UNITS = (ENGINE_UNIT_FILE,)
+# Units of ours that are stopped and switched off before their file goes, or they and the links of an enabled one would
+# stay.
+OWN_UNITS = (ENGINE_UNIT_FILE, *REGISTRY_UNIT_FILES)
 
 
 class RestoreError(ValueError):

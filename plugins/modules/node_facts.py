@@ -17,8 +17,8 @@ options:
     description: What to read. Less is faster.
     type: list
     elements: str
-    choices: [platform, memory, processes, fabric, runtime, weights, serving, tuning, footprint, software]
-    default: [platform, memory, processes, fabric, runtime, weights, serving, tuning, footprint, software]
+    choices: [platform, memory, processes, fabric, runtime, image, weights, serving, tuning, footprint, software]
+    default: [platform, memory, processes, fabric, runtime, image, weights, serving, tuning, footprint, software]
   probe_paths:
     description: Also send pings of the full MTU, unfragmented, to every peer on every rail.
     type: bool
@@ -40,6 +40,10 @@ options:
     type: list
     elements: str
     default: []
+  image_key:
+    description: Which look inside of the image counts. Filled in from the profile.
+    type: str
+    default: ""
   sysctls:
     description: Kernel settings that belong to C(tuning). Filled in from the variables of the role C(host_tuning).
     type: list
@@ -126,6 +130,9 @@ node:
     runtime:
       description: Docker, its images that were asked for, and all containers.
       type: dict
+    image:
+      description: The engine image, and what was found inside of it when C(sparkwright.cluster.image_gates) looked.
+      type: dict
     weights:
       description: The checkpoint's index and shards with their sizes in bytes, and what the tensors add up to.
       type: dict
@@ -165,6 +172,7 @@ def main() -> None:
             "hardware_root": {"type": "path", "default": "/"},
             "weights_path": {"type": "path"},
             "images": {"type": "list", "elements": "str", "default": []},
+            "image_key": {"type": "str", "default": "", "no_log": False},
             "sysctls": {"type": "list", "elements": "str", "default": []},
             "pings": {"type": "list", "elements": "dict", "options": ping, "default": []},
             "neighbours": {"type": "bool", "default": False},
@@ -175,7 +183,7 @@ def main() -> None:
     asked = module.params
     reader = NodeReader(asked["hardware_root"], sysctls=asked["sysctls"])
     probes = Probes(asked["pings"], asked["neighbours"], asked["arp"])
-    node = reader.read(asked["subsets"], asked["weights_path"], asked["images"], probes)
+    node = reader.read(asked["subsets"], asked["weights_path"], asked["images"], probes, asked["image_key"])
     module.exit_json(changed=False, node=node)
 
 

@@ -103,10 +103,38 @@ weights_current:
   description: Whether the node's checkpoint is whole and the same as the controller's.
   returned: success
   type: bool
-image_current:
-  description: Whether the node has the image, and the pinned one.
+daemon_restart:
+  description: Whether Docker must be restarted for what C(daemon_json) adds.
   returned: success
   type: bool
+daemon_reload:
+  description: Whether it is enough, and due, that Docker reads its configuration again.
+  returned: success
+  type: bool
+image:
+  description: Where the engine image is lacking and how it travels; null when its facts were not read.
+  returned: success
+  type: dict
+  contains:
+    current:
+      description: Whether this node has it, the pinned or built one, and that of the head.
+      type: bool
+    settled:
+      description: Whether all nodes have it.
+      type: bool
+    distribution:
+      description: One of registry, archive and pull.
+      type: str
+    registry:
+      description: Address and port of the head's registry; empty without one.
+      type: str
+    registry_files:
+      description: Units and configurations of that registry, as for C(managed_files).
+      type: list
+      elements: dict
+    source:
+      description: How the head gets it, one of build, load and pull.
+      type: str
 launch:
   description: Argument list of the container, hash of the configuration, and the files of the serving role.
   returned: success

@@ -162,7 +162,7 @@ class Node:
         remember("replaced", kept, self.path)
         for path in OWN_UNITS:
             if path in kept and not wanted.files[path]["existed"]:
-                self.tried(self.systemctl, SYSTEM, "disable", Path(path).name)
+                self.tried(self.systemctl, SYSTEM, "disable", "--now", Path(path).name)
         for path, entry in wanted.files.items():
             self.tried(put_back_file, Path(path), entry)
         for path in self.record["files"]:

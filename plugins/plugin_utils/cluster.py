@@ -17,6 +17,8 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.address_plan i
 from ansible_collections.sparkwright.cluster.plugins.module_utils.checkpoint_reader import read_weights
 from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import Cluster
 from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import Weights
+from ansible_collections.sparkwright.cluster.plugins.module_utils.image_build import Context
+from ansible_collections.sparkwright.cluster.plugins.module_utils.image_build import render as render_build
 from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import Intent
 from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rules import Inventory
 from ansible_collections.sparkwright.cluster.plugins.module_utils.launch import HostPaths, Launch, render, smoke
@@ -26,10 +28,12 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.planning impor
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rails import resolve
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import (
     KNOWN_BAD,
+    REPO,
     load_mapping,
     one_line,
     plain,
     read_inventory,
+    read_patches,
 )
 
 
@@ -40,6 +44,8 @@ class Plan:
     inventory: Inventory
     profile: Mapping[str, Any]
     intents: Mapping[str, Intent]
+    # What the engine image is built from; None where it is not built.
+    context: Context | None = None
 
     def value(self, host: str, name: str) -> Any:
         """A variable of a host, or its role's default."""
@@ -52,11 +58,12 @@ def make_plan(templar: Templar, task_vars: Mapping[str, Any]) -> Plan:
     inventory = replace(read, known_bad=load_mapping(KNOWN_BAD)["known_bad"])
     if not isinstance(inventory.profile, Mapping):
         raise AnsibleActionFail("all nodes: there is no profile to plan with; remedy: correct sparkwright_profile")
+    context = image_context(inventory)
     try:
-        intents = make_intents(inventory, image_id(inventory), address_of)
+        intents = make_intents(inventory, image_id(inventory), address_of, context.hash if context else "")
     except AddressPlanError as error:
         raise AnsibleActionFail(str(error)) from None
-    return Plan(inventory, inventory.profile, intents)
+    return Plan(inventory, inventory.profile, intents, context)
 
 
 def make_cluster(plan: Plan, task_vars: Mapping[str, Any], registered: str, rdma: str | None = None) -> Cluster:
@@ -107,6 +114,15 @@ def weights_source(plan: Plan) -> Weights | None:
     head = next(iter(plan.intents.values()))
     source = plan.value(head.host, "model_store_source")
     return read_weights(Machine(), str(Path(source).expanduser())) if source else None
+
+
+def image_context(inventory: Inventory) -> Context | None:
+    """What the engine image is built from, with the patches of the checkout; None where it is not built."""
+    build = inventory.value(inventory.nodes[0], "engine_image_build")
+    if not build:
+        return None
+    tool = (REPO / "plugins" / "module_utils" / "source_patch.py").read_text(encoding="utf-8")
+    return render_build(build, read_patches(), tool)
 
 
 def address_of(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,10 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.template import Templar
 from jsonschema import Draft202012Validator
 
+from ansible_collections.sparkwright.cluster.plugins.module_utils.image_build import (
+    build_findings,
+    distribution_findings,
+)
 from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rules import (
     GROUP,
     PROFILE,
@@ -22,6 +26,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rule
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.mistakes import ALL_NODES, Mistake
 from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import env_file
+from ansible_collections.sparkwright.cluster.plugins.module_utils.option_values import Finding
 from ansible_collections.sparkwright.cluster.plugins.module_utils.profile_rules import (
     contradictions,
     executor_findings,
@@ -102,7 +107,24 @@ def profile_contradictions(inventory: Inventory, deploys: bool) -> list[Mistake]
     name = inventory.value(inventory.nodes[0], PROFILE)
     image = str(inventory.value(inventory.nodes[0], "engine_image_ref") or "")
     found = [*(executor_findings(inventory.profile) if deploys else ()), *contradictions(inventory.profile, image)]
-    return [Mistake(ALL_NODES, f"the profile {name} {what}", remedy) for what, remedy in found]
+    return [
+        *(Mistake(ALL_NODES, f"the profile {name} {what}", remedy) for what, remedy in found),
+        *(Mistake(ALL_NODES, what, remedy) for what, remedy in image_findings(inventory, image)),
+    ]
+
+
+def image_findings(inventory: Inventory, ref: str) -> Iterator[Finding]:
+    """What is wrong with how the engine image is built and travels."""
+    names = ("engine_image_distribution", "engine_image_archive", "engine_image_build")
+    way, archive, build = (inventory.value(inventory.nodes[0], name) for name in names)
+    yield from distribution_findings(way, archive, build)
+    if build:
+        yield from build_findings(build, ref, inventory.profile.get("image", {}), read_patches())
+
+
+def read_patches() -> dict[str, str]:
+    """The patches of the checkout by name."""
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted((REPO / "patches").glob("*.patch"))}
 
 
 def load_role_specs(roles: Path) -> dict[str, dict[str, dict]]:

@@ -47,6 +47,11 @@ class Run:
         kinds = ("runner_on_failed", "runner_on_unreachable")
         return [line for _, _, res in self._results(*kinds) for line in str(res.get("msg", "")).splitlines()]
 
+    def seconds(self, name: str) -> float:
+        """How long a task took on the node where it took longest."""
+        data = (event.get("event_data", {}) for event in self.events if event["event"] == "runner_on_ok")
+        return max((float(found.get("duration", 0)) for found in data if found.get("task") == name), default=0.0)
+
     @property
     def tasks(self) -> set[str]:
         """The names of the tasks that ended well on any host."""

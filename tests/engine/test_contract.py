@@ -6,11 +6,6 @@ makes, and CPython 3.11, for which that is; without them it is skipped. No node 
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,18 +19,6 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.plan_report im
 REPO = Path(__file__).resolve().parents[2]
 PROFILES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((REPO / "profiles").glob("*.yml"))}
 VLLM = sorted(name for name, profile in PROFILES.items() if profile["executor"] != "llamacpp")
-# Where lab/build puts the environment, by the hash of its inputs.
-PLACE = '. lab/common.sh && echo "$cache/engine-env-$(inputs_hash engine/{build-env,requirements.lock})"'
-# Seconds. The import alone takes ten on a machine that does nothing else.
-PATIENCE = 300
-# As in the lab's engine image (lab/engine/Containerfile), and quiet.
-ENVIRONMENT = {
-    "VLLM_TARGET_DEVICE": "cpu",
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_NO_USAGE_STATS": "1",
-    "HF_HUB_OFFLINE": "1",
-    "OMP_NUM_THREADS": "1",
-}
 
 GLM = {
     "num_hidden_layers": 78,
@@ -90,35 +73,14 @@ def lines():
             yield f"{name} {role}", command_line(name, rank)
 
 
-def python_311():
-    """The interpreter that the environment is for, not that of a virtual environment."""
-    if sys.version_info[:2] == (3, 11):
-        return str(Path(sys.base_prefix) / "bin/python3.11")
-    return shutil.which("python3.11")
-
-
 @pytest.fixture(scope="module")
-def stock():
+def stock(engine):
     """What stock vLLM answers to everything that is asked here."""
-    place = subprocess.run(["bash", "-c", PLACE], cwd=REPO, capture_output=True, text=True, check=True).stdout.strip()
-    python = python_311()
-    if not Path(place).is_dir() or python is None:
-        pytest.skip(f"no engine environment {place} (lab/build makes it) or no CPython 3.11 to run it with")
     caches = {
         name: {"layers": layers(model, options), "dcp": options.get("dcp", 1), "bytes": size, "context": context}
         for name, (model, options, size, context) in CACHES.items()
     }
-    done = subprocess.run(
-        [python, str(Path(__file__).with_name("stock.py"))],
-        input=json.dumps({"argvs": dict(lines()), "caches": caches}),
-        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": place},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return engine.ask(Path(__file__).with_name("stock.py"), {"argvs": dict(lines()), "caches": caches})
 
 
 @pytest.mark.parametrize("name", [name for name, _ in lines()])

@@ -169,6 +169,24 @@ def engine_container(host: str, state: str = "running") -> dict:
     return {"id": "f00", "name": "sparkwright-engine", "image_id": IMAGE_ID, "state": state, "labels": labels}
 
 
+def image() -> dict:
+    """The engine image, looked into and found good."""
+    gates = {
+        "python": "3.12.3",
+        "machine": "aarch64",
+        "vllm": "0.33.0",
+        "commit": None,
+        "ray": None,
+        "nccl": "2.30.4",
+        "nccl_from": "libnccl.so.2",
+        "imports": {},
+        "marks": {},
+        "strays": [],
+    }
+    stored = {"id": IMAGE_ID, "architecture": "arm64", "digests": [IMAGE_ID], "build": None}
+    return {**stored, "gates": gates, "error": None}
+
+
 def weights() -> dict:
     shard = {"size": 5_000_000_000, "expected": 5_000_000_000, "tensors": 7, "header": "0123456789abcdef"}
     return {
@@ -212,10 +230,12 @@ def node_facts(rank: int = 0, serving: bool = False) -> dict:
             "error": None,
             "runtimes": ["nvidia", "runc"],
             "containerd_store": False,
+            "insecure_registries": [],
             "daemon_json": '{"log-driver": "json-file"}',
             "images": {IMAGE: IMAGE_ID},
             "containers": [engine_container(host)] if serving else [],
         },
+        "image": image(),
         "weights": weights(),
         "serving": {
             "unit": "active" if serving else "inactive",

@@ -56,6 +56,8 @@ class FakeSystemd:
         call = " ".join([scope, *words])
         if self.broken and call.startswith(self.broken):
             return 1, "", "it\nis broken"
+        if "--now" in words:
+            self.act(scope, "stop", words[2:])
         return 0, self.answer(scope, [word for word in words if not word.startswith("--")]), ""
 
     def command(self, line):

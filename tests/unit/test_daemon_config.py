@@ -11,6 +11,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.daemon_config 
     dump,
     merge,
     parse,
+    restarts,
 )
 
 NVIDIA = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}}
@@ -56,6 +57,46 @@ def test_the_users_keys_are_kept(current, merged):
     before = json.dumps(current)
     assert merge(current, OURS) == merged
     assert json.dumps(current) == before
+
+
+REGISTRY = {"insecure-registries": ["192.168.100.10:5055"]}
+
+
+@pytest.mark.parametrize(
+    ("current", "registries"),
+    [
+        ({}, ["192.168.100.10:5055"]),
+        ({"insecure-registries": ["10.1.1.1:5000"]}, ["10.1.1.1:5000", "192.168.100.10:5055"]),
+        ({"insecure-registries": ["192.168.100.10:5055", "10.1.1.1:5000"]}, ["192.168.100.10:5055", "10.1.1.1:5000"]),
+    ],
+    ids=["none yet", "the user's own", "ours already"],
+)
+def test_registries_are_added_to_the_users_own(current, registries):
+    before = json.dumps(current)
+    assert merge(current, REGISTRY) == {"insecure-registries": registries}
+    assert json.dumps(current) == before
+
+
+def test_registries_that_are_no_list_are_a_contradiction():
+    with pytest.raises(DaemonConfigError) as error:
+        merge({"insecure-registries": "10.1.1.1:5000"}, REGISTRY)
+    assert str(error.value) == (
+        "/etc/docker/daemon.json has insecure-registries='10.1.1.1:5000', wanted is ['192.168.100.10:5055']"
+    )
+
+
+@pytest.mark.parametrize(
+    ("current", "wanted", "restart"),
+    [
+        (OURS, {**OURS, **REGISTRY}, False),
+        (REGISTRY, REGISTRY, False),
+        ({}, OURS, True),
+        ({}, {**OURS, **REGISTRY}, True),
+        ({"insecure-registries": ["10.1.1.1:5000"]}, REGISTRY, False),
+    ],
+)
+def test_only_a_registry_is_added_without_a_restart(current, wanted, restart):
+    assert restarts(current, merge(current, wanted)) is restart
 
 
 @pytest.mark.parametrize(

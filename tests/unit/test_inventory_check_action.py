@@ -199,6 +199,26 @@ def test_a_profile_that_contradicts_itself_is_refused(checkout):
     ]
 
 
+def test_a_build_that_is_not_pinned_is_refused(checkout):
+    options = {
+        "engine_image_ref": {"type": "str"},
+        "engine_image_build": {"type": "dict"},
+        "engine_image_distribution": {"type": "str", "default": "auto"},
+    }
+    write_yaml(
+        checkout / "roles/engine_image/meta/argument_specs.yml", {"argument_specs": {"main": {"options": options}}}
+    )
+    shutil.copytree(REPO / "patches", checkout / "patches")
+    build = {"base": "base:1", "patches": ["draft-dpc"]}
+    assert refusal(run(checkout, sparks(engine_image_ref="own:1", engine_image_build=build))) == [
+        "all nodes: engine_image_build.base base:1 may be another image tomorrow; limit: a name with @sha256: and 64"
+        " hex digits, or base_id; remedy: add the digest that `docker image inspect` shows in RepoDigests, or its image"
+        " ID as base_id",
+        "all nodes: engine_image_build.patches has draft-dpc; limit: draft-dcp, the files of patches/; remedy: correct"
+        " it",
+    ]
+
+
 @pytest.mark.parametrize("deploys", [True, False])
 def test_an_executor_that_is_only_planned_is_refused_where_it_would_be_started(checkout, deploys):
     environment = {"VLLM_DISABLE_TP_MQ_BROADCASTER": 1}

@@ -1,13 +1,22 @@
-"""What the plan of a node says about its fabric: the files, what is due, and what must be known first."""
+"""What the plan of a node says about fabric, Docker and image: what is due, and what must be known first."""
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+
 import pytest
 from ansible.errors import AnsibleActionFail
-from builders import NETDEV0, node_facts, rails
+from builders import GONE, IMAGE, NETDEV0, OTHER_IMAGE_ID, cluster, intent, node_facts, rails
 from wiring import NETDEVS, joined, planned, spark
 
-from ansible_collections.sparkwright.cluster.plugins.action.node_plan import fabric_data
+from ansible_collections.sparkwright.cluster.plugins.action.node_plan import (
+    daemon_reload,
+    daemon_restart,
+    fabric_data,
+    image_data,
+)
+from ansible_collections.sparkwright.cluster.plugins.module_utils.image_need import ImageNeed
 from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import render_netplan
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rails import resolve
 
@@ -79,3 +88,68 @@ def test_rails_that_cannot_be_found_are_a_failure_in_one_line_each():
 
 def test_a_fabric_that_was_not_read_has_no_plan():
     assert fabric_data(planned(2)["spark1"], {"reachable": True}, ()) is None
+
+
+# --- Docker and the image -------------------------------------------------------------------------------------------
+
+REGISTRY = "192.168.100.10:5055"
+
+
+@pytest.mark.parametrize(
+    ("file", "running", "restart", "reload"),
+    [
+        ({"log-driver": "json-file", "insecure-registries": [REGISTRY]}, [REGISTRY], False, False),
+        ({"log-driver": "json-file"}, [], False, True),
+        # The file was written by a run that died before Docker read it.
+        ({"log-driver": "json-file", "insecure-registries": [REGISTRY]}, [], False, True),
+        ({}, [], True, False),
+    ],
+    ids=["all there", "a registry is new", "Docker has not read it", "the log driver is new"],
+)
+def test_what_docker_has_to_do_about_its_file(file, running, restart, reload):
+    facts = node_facts(1)
+    facts["runtime"] |= {"daemon_json": json.dumps(file), "insecure_registries": running}
+    planned = intent(1, daemon_config={"log-driver": "json-file", "insecure-registries": [REGISTRY]})
+    assert (daemon_restart(planned, facts), daemon_reload(planned, facts)) == (restart, reload)
+
+
+def test_without_facts_docker_has_nothing_to_do():
+    assert (daemon_restart(intent(1), {}), daemon_reload(intent(1), {})) == (False, False)
+
+
+def images(facts=None, archive="", context=None, **need):
+    found = cluster(facts=facts, intents={"*": {"image_need": ImageNeed(**need), "image_id": ""}})
+    values = {"engine_image_archive": archive, "engine_image_registry_path": "/data"}
+    plan = SimpleNamespace(context=context, value=lambda host, name: values[name])
+    return {host: image_data(plan, found, host) for host in found.intents}
+
+
+def test_the_image_is_settled_when_every_node_has_it():
+    assert {(row["current"], row["settled"]) for row in images().values()} == {(True, True)}
+    missing = images({("spark2", "runtime", "images", IMAGE): None})
+    assert [(row["current"], row["settled"]) for row in missing.values()] == [
+        (True, False),
+        (False, False),
+        (True, False),
+        (True, False),
+    ]
+
+
+def test_one_node_with_another_image_is_not_settled_where_the_head_gives_it_out():
+    other = {("spark3", "image", "digests"): [OTHER_IMAGE_ID]}
+    found = images(other, distribution="registry", registry=REGISTRY)
+    assert [host for host, row in found.items() if not row["current"]] == ["spark3"]
+    assert not found["spark1"]["settled"]
+    assert len(found["spark1"]["registry_files"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("archive", "context", "source"), [("", None, "pull"), ("x.tar", None, "load"), ("", "a build", "build")]
+)
+def test_where_the_head_gets_it_from(archive, context, source):
+    assert images(archive=archive, context=context)["spark1"]["source"] == source
+
+
+def test_an_image_that_was_not_read_has_no_plan():
+    found = cluster(facts={("spark1", "image"): GONE})
+    assert image_data(None, found, "spark1") is None

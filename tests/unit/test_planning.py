@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -29,7 +30,12 @@ def inventory(everywhere=None, profile=PROFILE, **hosts):
         "model_store_path": "/var/lib/models",
         "model_store_source": "",
         "engine_image_ref": IMAGE,
+        "engine_image_archive": "",
+        "engine_image_build": {},
+        "engine_image_distribution": "auto",
+        "engine_image_registry_port": 5055,
         "serving_api_host": "",
+        "serving_extra_mounts": ["/opt/x:/opt/x:ro"],
         "container_runtime_daemon_config": {"log-driver": "json-file"},
     }
     own = {f"spark{n + 1}": {"ansible_host": f"10.0.0.{11 + n}", "sparkwright_rank": n} for n in range(4)}
@@ -85,6 +91,56 @@ def test_the_head_of_ray_takes_more_than_a_worker():
     ray = {**PROFILE, "executor": "ray"}
     found = make_intents(inventory(profile=ray), "")
     assert [intent.memory.services for intent in found.values()] == [351 * MIB, 266 * MIB, 266 * MIB, 266 * MIB]
+
+
+def test_what_the_profile_wants_of_the_image():
+    need = make_intents(inventory(), "")["spark2"].image_need
+    assert (need.distribution, need.registry, need.build) == ("pull", "", "")
+    assert (need.imports, need.nccl, need.driver, need.ray) == (("b12x",), "2.30.4", "580", False)
+    assert need.commit == "ab666069935c1f23e8ef56038b4659ac9e8f19f8"
+    assert need.preload.endswith("/nvidia/nccl/lib/libnccl.so.2")
+    assert need.mounts == ("/opt/x:/opt/x:ro",)
+
+
+def test_the_image_of_a_ray_profile_needs_ray():
+    need = make_intents(inventory(profile={**PROFILE, "executor": "ray"}), "")["spark2"].image_need
+    assert need.ray
+
+
+BUILD = {"base": f"base@sha256:{64 * '0'}"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "way"),
+    [
+        ({}, "pull"),
+        ({"engine_image_archive": "image.tar"}, "archive"),
+        ({"engine_image_build": BUILD}, "registry"),
+        ({"engine_image_archive": "image.tar", "engine_image_distribution": "registry"}, "registry"),
+        ({"engine_image_distribution": "registry"}, "registry"),
+        ({"engine_image_archive": "image.tar", "engine_image_distribution": "pull"}, "pull"),
+    ],
+)
+def test_how_the_image_travels(variables, way):
+    found = make_intents(inventory(variables), "", build="c0ffee")["spark2"].image_need
+    assert (found.distribution, found.build) == (way, "c0ffee")
+    assert found.registry == ("192.168.100.10:5055" if way == "registry" else "")
+
+
+def test_all_but_the_head_speak_plain_http_with_its_registry_and_keep_what_they_have():
+    own = {"log-driver": "json-file", "insecure-registries": ["10.1.1.1:5000"]}
+    variables = {"engine_image_distribution": "registry", "container_runtime_daemon_config": own}
+    found = make_intents(inventory(variables), "")
+    assert found["spark1"].daemon_config == own
+    assert {host: intent.daemon_config["insecure-registries"] for host, intent in found.items()} == {
+        "spark1": ["10.1.1.1:5000"],
+        **{f"spark{n}": ["10.1.1.1:5000", "192.168.100.10:5055"] for n in (2, 3, 4)},
+    }
+
+
+def test_the_need_survives_the_way_to_the_node():
+    whole = make_intents(inventory(), "")["spark2"]
+    assert type(whole).from_data(json.loads(json.dumps(whole.as_data()))).image_need == whole.image_need
 
 
 def test_an_interface_that_the_inventory_names_is_there_from_the_start():

@@ -265,11 +265,13 @@ def test_links_of_a_unit_are_put_back_as_they_were(node, monkeypatch):
     assert not [call for call in node.systemd.calls if " enable " in call]
 
 
-def test_our_unit_is_disabled_before_its_file_goes(node, monkeypatch):
+def test_our_unit_is_stopped_and_disabled_before_its_file_goes(node, monkeypatch):
     unit = node.root / "etc/sparkwright-engine.service"
     monkeypatch.setattr(restored, "OWN_UNITS", (str(unit),))
     provision(node, unit)
+    node.systemd.active["--system"].add(unit.name)
     restore(node)
+    assert unit.name not in node.systemd.active["--system"]
     assert node.systemd.calls[:2] == ["--system disable sparkwright-engine.service", "--system daemon-reload"]
     assert not unit.exists()
 
