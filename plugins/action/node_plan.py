@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from functools import partial
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -19,6 +21,10 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.names import (
     ENGINE_ENV_FILE,
     LAUNCH_FILE,
     LIBRARY,
+    MANIFEST_FILES,
+    MANIFEST_LIBRARY,
+    MANIFEST_UNIT,
+    MANIFESTS,
     NCCL_ENV_FILE,
     NETPLAN_FILE,
     NODE_LIBRARY,
@@ -34,6 +40,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rails import Cable, rdma_netdevs, used_cages
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import complete, fingerprint
 from ansible_collections.sparkwright.cluster.plugins.module_utils.tuning_plan import make_tuning_plan
+from ansible_collections.sparkwright.cluster.plugins.module_utils.weights_source import source_plan
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import (
     launch_of,
     make_cluster,
@@ -66,6 +73,7 @@ class ActionModule(ActionBase):
             "daemon_json": daemon_text(intent, facts),
             "tuning": tuning_data(intent, facts),
             "weights_current": weights_current(facts, cluster.source),
+            "weights_source": source_data(plan, intent),
             "image_current": image_current(intent, facts),
             "launch": launch_data(launch_of(plan, intent, facts), plan, intent),
             "state": str(state_of(cluster)),
@@ -143,6 +151,18 @@ def weights_current(facts, source) -> bool | None:
     return complete(facts["weights"]) and (source is None or fingerprint(facts["weights"]) == fingerprint(source))
 
 
+def source_data(plan, intent) -> dict[str, object]:
+    """What brings the checkpoint onto this node, for the role model_store."""
+    source = source_plan(partial(plan.value, intent.host), plan.profile["weights"]["directory"])
+    return asdict(source) | {
+        "prefixes": dict(intent.checkpoint.prefixes),
+        "manifest": f"{MANIFESTS}/{plan.profile['weights']['directory']}.json",
+        "unit": MANIFEST_UNIT,
+        "library": MANIFEST_LIBRARY,
+        "files": library_files(MANIFEST_LIBRARY, MANIFEST_FILES),
+    }
+
+
 def image_current(intent, facts) -> bool | None:
     """Whether the node has the image, and the pinned one."""
     if "runtime" not in facts:
@@ -165,15 +185,15 @@ def launch_data(rendered, plan, intent) -> dict[str, object] | None:
         "files": [
             {"path": LAUNCH_FILE, "content": json.dumps(content, indent=1) + "\n"},
             {"path": ENGINE_ENV_FILE, "content": env_file(rendered.environment), "mode": "0600"},
-            *library_files(),
+            *library_files(LIBRARY, NODE_LIBRARY),
         ],
     }
 
 
-def library_files() -> list[dict[str, str]]:
-    """The pure core as the node imports it."""
+def library_files(library, names) -> list[dict[str, str]]:
+    """Files of the pure core as the node imports them."""
     sources = REPO / "plugins" / "module_utils"
-    package = f"{LIBRARY}/sparkwright"
-    names = {f"{package}/{name}.py": (sources / f"{name}.py").read_text(encoding="utf-8") for name in NODE_LIBRARY}
+    package = f"{library}/sparkwright"
+    texts = {f"{package}/{name}.py": (sources / f"{name}.py").read_text(encoding="utf-8") for name in names}
     marker = {f"{package}/__init__.py": '"""The part of Sparkwright that runs on a node."""\n'}
-    return [{"path": path, "content": content, "diff": "digest"} for path, content in {**marker, **names}.items()]
+    return [{"path": path, "content": content, "diff": "digest"} for path, content in {**marker, **texts}.items()]

@@ -27,7 +27,16 @@ LIBRARY = "/usr/local/lib/sparkwright"
 # What was there before the first change of ours, written once.
 RECORD_FILE = "/var/lib/sparkwright/before.json"
 
-# The files of the pure core that the node's start-up check needs; all of them use the standard library alone.
+# What the name of a checkpoint directory ends with until it is whole.
+PARTIAL = ".partial"
+# The manifests of checkpoints, and the unit that makes one.
+MANIFESTS = "/var/lib/sparkwright/manifests"
+MANIFEST_UNIT = "sparkwright-manifest.service"
+# What that unit imports. It lies apart, as the engine's own files change only with the engine.
+MANIFEST_LIBRARY = f"{LIBRARY}/manifest"
+MANIFEST_FILES = ("facts", "gids", "manifest", "manifest_job", "names", "origin", "recorded")
+
+# The files of the pure core that a node's start-up check needs; all of them use the standard library alone.
 NODE_LIBRARY = (
     "arp",
     "bounded",
@@ -62,6 +71,7 @@ NODE_LIBRARY = (
     "nccl_env",
     "netplan",
     "node_reader",
+    "origin",
     "probes",
     "rails",
     "rdma_schedule",

@@ -46,8 +46,9 @@ class NodeReader:
         weights_path: str | None = None,
         images: Sequence[str] = (),
         probes: Probes = NOTHING,
+        weights_parts: Sequence[str] = (),
     ) -> NodeFacts:
-        """Read the named subsets; `probes` belong to the fabric."""
+        """Read the named subsets; `probes` belong to the fabric, `weights_parts` are what the checkpoint is made of."""
         readers: dict[str, Callable[[], Any]] = {
             "platform": self.platform,
             "memory": lambda: parse_meminfo(self._machine.text("proc/meminfo")),
@@ -59,7 +60,7 @@ class NodeReader:
             "footprint": self.footprint,
         }
         if weights_path:
-            readers["weights"] = lambda: read_bounded(self._machine, weights_path)
+            readers["weights"] = lambda: read_bounded(self._machine, weights_path, parts=weights_parts)
         found = {name: read() for name, read in readers.items() if name in set(subsets)}
         # A mapping built by name cannot be matched with the keys of a TypedDict.
         return {"schema": SCHEMA, "reachable": True, "privileged": os.geteuid() == 0, **found}  # type: ignore[typeddict-item]

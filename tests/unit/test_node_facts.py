@@ -29,13 +29,13 @@ def asked(monkeypatch):
 
 def test_the_module_asks_for_nothing_on_the_wire_unless_told_to(asked):
     run_module(node_facts.main, subsets=["fabric"])
-    ((_, _, _, probes),) = asked
+    ((_, _, _, probes, _),) = asked
     assert (list(probes.pings), probes.neighbours, list(probes.arp)) == ([], False, [])
 
 
 def test_the_module_hands_its_probes_on(asked):
     run_module(node_facts.main, pings=[PING], neighbours=True, arp=[{"address": "192.168.100.10"}])
-    ((_, _, _, probes),) = asked
+    ((_, _, _, probes, _),) = asked
     assert (probes.pings, probes.neighbours) == ([PING], True)
     assert probes.arp == [{"netdev": None, "address": "192.168.100.10"}]
 
