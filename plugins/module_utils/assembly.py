@@ -129,10 +129,13 @@ def _overlay_names(base: Part, overlay: Part, kept: Collection[str]) -> dict[str
     """{shard of the overlay: its name in the directory}. Raises AssemblyError."""
     places = {shard: [name for name, where in overlay.index.items() if where == shard] for shard in overlay.shards}
     used = {shard: names for shard, names in places.items() if names}
-    replaced = {shard for shard, names in used.items() if any(base.index.get(name) in kept for name in names)}
-    renamed = {shard: f"{LAST}{shard}" if shard in replaced or shard in kept else shard for shard in used}
-    for shard in sorted(replaced):
-        first = max(kept)
+    # Which shards are still needed, and hold tensors that this one replaces.
+    hidden = {
+        shard: {base.index[name] for name in names if name in base.index} & set(kept) for shard, names in used.items()
+    }
+    renamed = {shard: f"{LAST}{shard}" if hidden[shard] or shard in kept else shard for shard in used}
+    for shard, others in sorted(hidden.items()):
+        first = max(others, default="")
         if renamed[shard] < first:
             raise AssemblyError(
                 f"{overlay.path}/{shard} replaces tensors of shards that are still needed, and {first} would be read "

@@ -71,7 +71,7 @@ def weights_space(cluster: Cluster) -> Iterator[Check]:
             fact = f"nobody knows what is free for {weights['path']}"
             yield Check("weights.space", host, Status.UNKNOWN, fact, limit, "check its disk or mount")
             continue
-        fact = f"{need / GIB:.2f} GiB of the checkpoint are to come and {free / GIB:.2f} GiB are free"
+        fact = f"{_size(need)} of the checkpoint are to come and {_size(free)} are free"
         remedy = "free that much, or set model_store_path"
         yield Check("weights.space", host, Status.REFUSE if need > free else Status.OK, fact, limit, remedy)
 
@@ -113,6 +113,10 @@ def weights_hash(cluster: Cluster) -> Iterator[Check]:
             "the files of the manifest that the head made",
             "bring these files again; where they were changed on purpose, remove the manifest on the head",
         )
+
+
+def _size(number: int) -> str:
+    return f"{number / GIB:.2f} GiB" if number >= GIB else f"{number} bytes"
 
 
 def _hash_faults(report: HashReport) -> list[str]:

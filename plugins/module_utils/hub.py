@@ -53,7 +53,7 @@ def parse_listing(text: str, include: Sequence[str]) -> dict[str, Published]:
     """
     patterns = [f"{pattern}*" if pattern.endswith("/") else pattern for pattern in include]
     try:
-        rows = [row for row in json.loads(text) if "size" in row]
+        rows = [row for row in json.loads(text) if "size" in row or "path" not in row]
         files = {str(row["path"]): _published(row) for row in rows}
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"no listing of files: {error}") from None

@@ -7,7 +7,7 @@ assembly of a base and an overlay, or a pruning. What these need may be fetched 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from .hub import REVISION
@@ -103,6 +103,10 @@ def _below(root: str, directory: str) -> str:
 
 def source_findings(value: Value, directory: str) -> Iterator[Finding]:
     """What is wrong with the variables of one node, whose types are right."""
+    lacking = list(_lacking(value))
+    yield from lacking
+    if lacking:
+        return
     yield from _revisions(value)
     plan = source_plan(value, directory)
     yield from _bringers(plan)
@@ -117,6 +121,15 @@ def source_findings(value: Value, directory: str) -> Iterator[Finding]:
             f"the checkpoint {plan.path} is made from itself",
             "name other directories in model_store_overlay or _prune",
         )
+
+
+def _lacking(value: Value) -> Iterator[Finding]:
+    """What a mapping that is not empty must have; an empty one means that nobody wants it."""
+    for name, parts in (("model_store_overlay", Overlay), ("model_store_prune", Prune)):
+        given = value(name) or {}
+        for part in fields(parts):
+            if given and part.name not in given:
+                yield f"{name} has no {part.name}", f"write {name}.{part.name}, or remove {name}"
 
 
 def _revisions(value: Value) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ UNREADABLE = {**weights(), "error": "it has no weight_map", "tensors": {}, "shar
 MODEL = {"num_hidden_layers": 1, "num_key_value_heads": 4, "head_dim": 32}
 CORRECT = "limit: the model of the profile; remedy: correct model in the profile, or use the checkpoint that it is for"
 OVERLAY = "remedy: assemble the checkpoint with its overlay, or remove speculative-config from the profile"
+HALF = {"size": 7 * GIB // 2, "expected": 7 * GIB // 2, "tensors": 7, "header": ""}
 STRAY = {"size": 1, "expected": 1, "tensors": 0, "header": ""}
 PINNED = {"*": {"checkpoint": CheckpointNeed(sources=("a/b@new",))}}
 REPORT = compare({"path": "/models/big", "files": {}}, {}, {})
@@ -89,7 +90,7 @@ CASES = {
         {
             "facts": {(SPARK2, "weights", "disk_free"): 4 * GIB, (SPARK2, "weights", "disk_used"): 2 * GIB},
             "intents": PUSHED,
-            "source": {**weights(), "shards": {n: {**STRAY, "size": 7 * GIB // 2} for n in (SHARD1, SHARD2)}},
+            "source": {**weights(), "shards": dict.fromkeys((SHARD1, SHARD2), HALF)},
         },
         "refuse weights.space spark2: 5.00 GiB of the checkpoint are to come and 4.00 GiB are free; limit: at most what"
         " is free for /models/big; remedy: free that much, or set model_store_path",
@@ -99,9 +100,9 @@ CASES = {
             "facts": {(SPARK2, "weights"): {**UNREADABLE, "disk_free": 6 * GIB, "disk_used": 0}},
             "intents": {SPARK2: {**PUSHED["*"], "checkpoint": CheckpointNeed(disk=7 * GIB)}},
         },
+        f"refuse weights.complete spark2: /models/big: it has no weight_map; limit: a readable index; {AGAIN}",
         "refuse weights.space spark2: 7.00 GiB of the checkpoint are to come and 6.00 GiB are free; limit: at most what"
         " is free for /models/big; remedy: free that much, or set model_store_path",
-        f"refuse weights.complete spark2: /models/big: it has no weight_map; limit: a readable index; {AGAIN}",
     ),
     "a disk that does not answer": (
         on_spark2("weights", "disk_free", value=None, intents=PUSHED),
