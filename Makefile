@@ -55,7 +55,7 @@ test: lint unit test-containers test-vm-ci  ## all that continuous integration r
 test-containers: collections
 	lab/prepare && lab/build
 	pytest tests/engine
-	for scenario in headless fabric admission spark4; do lab/run molecule test -s $$scenario || exit; done
+	for scenario in headless fabric weights admission spark4; do lab/run molecule test -s $$scenario || exit; done
 
 test-full: test lab-up  ## test, then what loads the engine again and again: stop, start, a lost rank
 	lab/run pytest tests/driver/test_lifecycle.py
