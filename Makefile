@@ -55,7 +55,7 @@ test: lint unit test-containers test-vm-ci  ## all that continuous integration r
 test-containers: collections
 	lab/prepare && lab/build
 	pytest tests/engine
-	for scenario in headless tuning fabric admission spark4; do lab/run molecule test -s $$scenario || exit; done
+	for scenario in headless tuning fabric weights admission spark4; do lab/run molecule test -s $$scenario || exit; done
 
 test-full: test  ## test, then what takes longer: the image and its ways, stop, start, a lost rank, updates
 	lab/run molecule test -s image

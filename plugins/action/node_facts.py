@@ -42,6 +42,7 @@ class ActionModule(ActionBase):
         return {
             "hardware_root": plan.value(host, "sparkwright_hardware_root"),
             "weights_path": intent.weights_path,
+            "weights_parts": list(intent.checkpoint.parts),
             "images": [intent.image],
             "image_key": intent.image_need.key,
             "sysctls": list(intent.tuning.sysctl),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from functools import partial
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -23,6 +25,10 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.names import (
     ENGINE_ENV_FILE,
     LAUNCH_FILE,
     LIBRARY,
+    MANIFEST_FILES,
+    MANIFEST_LIBRARY,
+    MANIFEST_UNIT,
+    MANIFESTS,
     NCCL_ENV_FILE,
     NETPLAN_FILE,
     NODE_LIBRARY,
@@ -40,6 +46,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.reboots import
 from ansible_collections.sparkwright.cluster.plugins.module_utils.registry import registry_files
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import complete, fingerprint
 from ansible_collections.sparkwright.cluster.plugins.module_utils.tuning_plan import make_tuning_plan
+from ansible_collections.sparkwright.cluster.plugins.module_utils.weights_source import source_plan
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import (
     launch_of,
     make_cluster,
@@ -79,6 +86,7 @@ class ActionModule(ActionBase):
             "daemon_restart": daemon_restart(intent, facts),
             "daemon_reload": daemon_reload(intent, facts),
             "image": image_data(plan, cluster, host),
+            "weights_source": source_data(plan, intent),
             "launch": launch_data(launch_of(plan, intent, facts), plan, intent),
             "state": str(state_of(cluster)),
             "model": plan.profile["serve"]["name"],
@@ -176,7 +184,7 @@ def guard_files(on: bool) -> list[dict[str, str]]:
     told = f'DPkg::Pre-Install-Pkgs {{"{APT_GUARD}";}};\nDPkg::Tools::Options::{APT_GUARD}::Version "2";\n'
     program = f"{GUARD_HEAD}PYTHONPATH={LIBRARY} PYTHONDONTWRITEBYTECODE=1 exec python3 -m sparkwright.apt_guard\n"
     return [
-        *library_files(("apt_guard", "names", "watched")),
+        *library_files(LIBRARY, ("apt_guard", "names", "watched")),
         {"path": APT_GUARD, "content": program, "mode": "0755"},
         {"path": APT_GUARD_FILE, "content": f"// Written by Sparkwright (role os_update).\n{told if on else ''}"},
     ]
@@ -206,6 +214,18 @@ def image_data(plan, cluster, host) -> dict[str, object] | None:
     }
 
 
+def source_data(plan, intent) -> dict[str, object]:
+    """What brings the checkpoint onto this node, for the role model_store."""
+    source = source_plan(partial(plan.value, intent.host), plan.profile["weights"]["directory"])
+    return asdict(source) | {
+        "prefixes": dict(intent.checkpoint.prefixes),
+        "manifest": f"{MANIFESTS}/{plan.profile['weights']['directory']}.json",
+        "unit": MANIFEST_UNIT,
+        "library": MANIFEST_LIBRARY,
+        "files": library_files(MANIFEST_LIBRARY, MANIFEST_FILES),
+    }
+
+
 def launch_data(rendered, plan, intent) -> dict[str, object] | None:
     """The launch with its files, or None while the fabric leaves it undecided."""
     if rendered is None:
@@ -221,15 +241,15 @@ def launch_data(rendered, plan, intent) -> dict[str, object] | None:
         "files": [
             {"path": LAUNCH_FILE, "content": json.dumps(content, indent=1) + "\n"},
             {"path": ENGINE_ENV_FILE, "content": env_file(rendered.environment), "mode": "0600"},
-            *library_files(),
+            *library_files(LIBRARY, NODE_LIBRARY),
         ],
     }
 
 
-def library_files(wanted=NODE_LIBRARY) -> list[dict[str, str]]:
-    """The pure core, or a part of it, as the node imports it."""
+def library_files(library, names) -> list[dict[str, str]]:
+    """Files of the pure core as the node imports them."""
     sources = REPO / "plugins" / "module_utils"
-    package = f"{LIBRARY}/sparkwright"
-    names = {f"{package}/{name}.py": (sources / f"{name}.py").read_text(encoding="utf-8") for name in wanted}
+    package = f"{library}/sparkwright"
+    texts = {f"{package}/{name}.py": (sources / f"{name}.py").read_text(encoding="utf-8") for name in names}
     marker = {f"{package}/__init__.py": '"""The part of Sparkwright that runs on a node."""\n'}
-    return [{"path": path, "content": content, "diff": "digest"} for path, content in {**marker, **names}.items()]
+    return [{"path": path, "content": content, "diff": "digest"} for path, content in {**marker, **texts}.items()]

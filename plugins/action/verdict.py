@@ -45,11 +45,12 @@ class ActionModule(ActionBase):
                 "stage": {"type": "str", "required": True, "choices": [*Stage, ALL]},
                 "report": {"type": "str"},
                 "rdma": {"type": "str"},
+                "hashes": {"type": "str"},
                 "picture": {"type": "bool", "default": False},
             }
         )
         plan = make_plan(self._templar, task_vars)
-        cluster = make_cluster(plan, task_vars, asked["facts"], asked["rdma"])
+        cluster = make_cluster(plan, task_vars, asked["facts"], asked["rdma"], asked["hashes"])
         stage = None if asked["stage"] == ALL else Stage(asked["stage"])
         checks = run_checks(cluster, stage)
         refused = refusals(checks)

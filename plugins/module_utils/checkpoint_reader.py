@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ from .bounded import TimedOut, bounded
 from .facts import Shard, Weights
 from .machine import Machine
 from .model_shape import KEYS
+from .names import PARTIAL
+from .origin import ORIGIN_NAME, parse_origin
 from .safetensors_index import (
     INDEX_NAME,
     LENGTH_BYTES,
+    SHARD_SUFFIX,
     Measures,
     header_length,
     parse_header,
@@ -30,26 +34,27 @@ Index = dict[str, set[str]] | str
 SECONDS = 30
 
 
-def read_bounded(machine: Machine, path: str, seconds: float = SECONDS) -> Weights:
-    """A checkpoint directory, within a bounded time even on a dead mount."""
+def read_bounded(machine: Machine, path: str, seconds: float = SECONDS, parts: Sequence[str] = ()) -> Weights:
+    """A checkpoint directory, within a bounded time even on a dead mount; `parts` are those that it is made from."""
     try:
-        return bounded(lambda: read_weights(machine, path), seconds)
+        return bounded(lambda: read_weights(machine, path, parts), seconds)
     except TimedOut:
         return no_weights(path, f"it did not answer within {seconds} s")
     except RuntimeError as error:
         return no_weights(path, f"it cannot be read: {error}")
 
 
-def read_weights(machine: Machine, path: str) -> Weights:
+def read_weights(machine: Machine, path: str, parts: Sequence[str] = ()) -> Weights:
     """A checkpoint directory, however long that takes."""
-    folder = str(Path(path).absolute()).lstrip("/")
+    folder = _name(path)
     absent: Index = "is not there"
     index = machine.look(f"{folder}/{INDEX_NAME}", _index, absent)
+    free, used = _free(machine, folder), _used(machine, [path, *parts])
     if isinstance(index, str):
-        return no_weights(path, f"{INDEX_NAME} {index}")
+        return {**no_weights(path, f"{INDEX_NAME} {index}"), "disk_free": free, "disk_used": used}
     config = machine.look(f"{folder}/config.json", Path.read_bytes, b"")
     measures = Measures()
-    files = [file for file in machine.names(folder) if file.endswith(".safetensors")]
+    files = [file for file in machine.names(folder) if file.endswith(SHARD_SUFFIX)]
     shards = {file: _shard(machine, f"{folder}/{file}", index.get(file, set()), measures) for file in files}
     # What the index names is no less promised while its shard is missing.
     promised = {prefix_of(name): 0 for shard in index.keys() - shards.keys() for name in index[shard]}
@@ -64,7 +69,9 @@ def read_weights(machine: Machine, path: str) -> Weights:
         "repeated": measures.repeated,
         "config": _keys(config),
         "config_sha256": hashlib.sha256(config).hexdigest() if config else None,
-        "disk_free": machine.look(folder, _free, 0),
+        "sources": parse_origin(machine.text(f"{folder}/{ORIGIN_NAME}"))["sources"],
+        "disk_free": free,
+        "disk_used": used,
     }
 
 
@@ -81,7 +88,9 @@ def no_weights(path: str, error: str) -> Weights:
         "repeated": 0,
         "config": {},
         "config_sha256": None,
-        "disk_free": 0,
+        "sources": [],
+        "disk_free": None,
+        "disk_used": 0,
     }
 
 
@@ -97,7 +106,7 @@ def _index(path: Path) -> Index:
 
 def _shard(machine: Machine, name: str, wanted: set[str], measures: Measures) -> Shard:
     """A shard that cannot be opened, such as a link to nowhere, comes back as an empty one without a header."""
-    first, text, size = machine.look(name, _head, (b"", b"", 0))
+    first, text, size = machine.look(name, read_head, (b"", b"", 0))
     header = parse_header(first, text)
     if header is None:
         return {"size": size, "expected": None, "tensors": 0, "header": ""}
@@ -110,15 +119,38 @@ def _shard(machine: Machine, name: str, wanted: set[str], measures: Measures) ->
     }
 
 
-def _head(path: Path) -> tuple[bytes, bytes, int]:
+def read_head(path: Path) -> tuple[bytes, bytes, int]:
     """The length of a shard's header as it is written, the header, and the bytes of the file."""
     with path.open("rb") as file:
         first = file.read(LENGTH_BYTES)
         return first, file.read(header_length(first) or 0), os.fstat(file.fileno()).st_size
 
 
-def _free(folder: Path) -> int:
+def _name(path: str) -> str:
+    return str(Path(path).absolute()).lstrip("/")
+
+
+def _free(machine: Machine, folder: str) -> int | None:
+    """Bytes that are left where the directory is, or will be made."""
+    places = (str(place).strip("/.") for place in (Path(folder), *Path(folder).parents))
+    found = (machine.look(place, _left, None) for place in places)
+    return next((free for free in found if free is not None), None)
+
+
+def _left(folder: Path) -> int | None:
     return shutil.disk_usage(folder).free
+
+
+def _used(machine: Machine, paths: Sequence[str]) -> int:
+    """The bytes of all files in these directories, unfinished ones among them; a hard link takes nothing."""
+    nothing: dict[tuple[int, int], int] = {}
+    trees = [machine.look(f"{_name(path)}{suffix}", _sizes, nothing) for path in paths for suffix in ("", PARTIAL)]
+    return sum({file: size for tree in trees for file, size in tree.items()}.values())
+
+
+def _sizes(folder: Path) -> dict[tuple[int, int], int]:
+    stats = [entry.stat() for entry in folder.rglob("*") if entry.is_file()]
+    return {(stat.st_dev, stat.st_ino): stat.st_size for stat in stats}
 
 
 def _keys(config: bytes) -> dict[str, Any]:

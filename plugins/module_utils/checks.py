@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from .facts import Fabric, NodeFacts, Weights
+from .facts import Fabric, HashReport, NodeFacts, Weights
 from .intent import Intent, RailEnd
 from .rails import Doubt
 from .rdma_schedule import RdmaProbe
@@ -94,6 +94,8 @@ class Cluster:
     doubts: Mapping[str, Sequence[Doubt]] = field(default_factory=dict)
     # What the nodes found when they wrote to each other over RDMA; empty unless they were asked to.
     rdma: Mapping[str, RdmaProbe] = field(default_factory=dict)
+    # What the nodes found when they compared the checkpoint with the head's manifest; empty before there is one.
+    hashes: Mapping[str, HashReport] = field(default_factory=dict)
 
     def having(self, section: str) -> Iterator[tuple[str, Any, Intent]]:
         """The nodes whose facts have that section: host, the section, the intent."""

@@ -130,12 +130,63 @@ class Shard(TypedDict):
     header: str
 
 
+class Published(TypedDict):
+    """A file as it was published: its bytes, and its SHA-256 where the publisher gives one."""
+
+    size: int
+    sha256: str | None
+
+
+class Origin(TypedDict):
+    """Where a checkpoint directory came from: `sources` are such as owner/name@revision, empty when nothing says it.
+
+    `include` are the patterns by which its files were chosen, `files` those whose published form is known.
+    """
+
+    sources: list[str]
+    include: list[str]
+    files: dict[str, Published]
+
+
+class FileState(TypedDict):
+    """A file in a manifest: bytes, time of change (ns), the SHA-256 that was found, and the one that it must have."""
+
+    size: int
+    mtime: int
+    sha256: str
+    wanted: str
+
+
+class Manifest(TypedDict):
+    """All files of one checkpoint directory."""
+
+    path: str
+    files: dict[str, FileState]
+
+
+class HashReport(TypedDict):
+    """What differs from the manifest; `error` says why the directory could not be read.
+
+    `files` counts those of the manifest, `hashed` those whose content was compared and not only their size.
+    """
+
+    error: str | None
+    missing: list[str]
+    surplus: list[str]
+    truncated: list[str]
+    corrupt: list[str]
+    hashed: int
+    files: int
+
+
 class Weights(TypedDict):
     """A checkpoint directory; `error` says why the index could not be read, `shards` holds the files that are there.
 
     `tensors` counts the tensors that the index names in each shard. Of these the bytes are given by beginning of the
     name (`model.layers.78.`), by type, and as the share that tensor parallelism splits and the share that each rank
-    repeats. `config` has the keys of config.json that decide about the cache (model_shape.KEYS).
+    repeats. `config` has the keys of config.json that decide about the cache (model_shape.KEYS). `sources` is where it
+    came from, as in Origin. `disk_free` is what its file system has left, in bytes (None: it did not answer), and
+    `disk_used` what the directory has of it with all that it is made from.
     """
 
     path: str
@@ -148,7 +199,9 @@ class Weights(TypedDict):
     repeated: int
     config: dict[str, Any]
     config_sha256: str | None
-    disk_free: int
+    sources: list[str]
+    disk_free: int | None
+    disk_used: int
 
 
 class Process(TypedDict):

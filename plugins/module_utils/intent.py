@@ -44,12 +44,21 @@ class CheckpointNeed:
 
     `model` has the keys of a config.json with the engine's overrides laid over it, empty where the profile states none;
     `overrides` are laid over what is read. `prefixes` are beginnings of tensor names that must be in the index, with
-    what needs them.
+    what needs them. `sources` are the repositories with the revisions that it must have been made from, `parts` the
+    directories beside it that it is made from, and `disk` the bytes that all of it takes.
     """
 
     model: Mapping[str, Any] = field(default_factory=dict)
     overrides: Mapping[str, Any] = field(default_factory=dict)
     prefixes: Mapping[str, str] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    disk: int = 0
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> CheckpointNeed:
+        """The need from plain data."""
+        return cls(**{**data, "sources": tuple(data.get("sources", ())), "parts": tuple(data.get("parts", ()))})
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,7 @@ class Intent:
     accelerator: str
     memory: MemoryNeed
     weights_path: str
-    # True when the controller copies the checkpoint to the node, False when it must be there already.
+    # True when a run brings the checkpoint to the node, False when it must be there already.
     weights_pushed: bool
     image: str
     # The image ID that every node must have; empty when the inventory names none.
@@ -117,8 +126,8 @@ class Intent:
                 **data,
                 "rails": tuple(RailEnd(**rail) for rail in data["rails"]),
                 "memory": from_data(data["memory"]),
-                "checkpoint": CheckpointNeed(**data["checkpoint"]),
                 "image_need": ImageNeed.from_data(data["image_need"]),
+                "checkpoint": CheckpointNeed.from_data(data["checkpoint"]),
                 "tuning": TuningWish.from_data(data["tuning"]),
                 "updates": UpdateWish.from_data(data["updates"]),
             }

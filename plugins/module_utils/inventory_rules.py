@@ -16,6 +16,7 @@ from .mistakes import ALL_NODES, Mistake
 from .nccl_env import forbidden
 from .option_values import Finding, Spec, did_you_mean, is_int, option_findings, shown
 from .profile_rules import nodes_text, shape_findings
+from .weights_source import source_findings
 
 GROUP = "sparks"
 PROJECT = "sparkwright"
@@ -315,6 +316,22 @@ def _check_profile(inventory: Inventory) -> Iterator[Mistake]:
         yield from _shape_mistakes(inventory, inventory.profile.get("parallel"))
 
 
+def _check_weights_source(inventory: Inventory) -> Iterator[Mistake]:
+    """How the checkpoint gets onto the nodes, once its variables have the right types."""
+    profile = inventory.profile if isinstance(inventory.profile, Mapping) else {}
+    weights = profile.get("weights")
+    if not isinstance(weights, Mapping) or not isinstance(weights.get("directory"), str):
+        return
+    for host in inventory.nodes:
+        names = [name for name in inventory.options if name.startswith("model_store_")]
+        values = {name: inventory.value(host, name) for name in names}
+        sound = not any(isinstance(value, Unreadable) for value in values.values())
+        typed = (_option_mistakes(host, name, value, inventory.options[name]) for name, value in values.items())
+        if sound and values and not any(mistake for mistakes in typed for mistake in mistakes):
+            findings = source_findings(values.get, weights["directory"])
+            yield from (Mistake(host, what, remedy) for what, remedy in findings)
+
+
 def _check_nccl(inventory: Inventory) -> Iterator[Mistake]:
     """Variables of NCCL that break every launch, whatever the nodes are like."""
     variables = inventory.profile.get("nccl_env") if isinstance(inventory.profile, Mapping) else None
@@ -359,5 +376,6 @@ RULES: tuple[Callable[[Inventory], Iterator[Mistake]], ...] = (
     _check_addresses,
     _check_cage,
     _check_profile,
+    _check_weights_source,
     _check_nccl,
 )

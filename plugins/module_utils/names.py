@@ -45,6 +45,15 @@ APT_GUARD_FILE = "/etc/apt/apt.conf.d/60-sparkwright"
 APT_GUARD = f"{LIBRARY}/apt-guard"
 
 # The files of the pure core that the node's start-up check needs; all of them use the standard library alone.
+# What the name of a checkpoint directory ends with until it is whole.
+PARTIAL = ".partial"
+# The manifests of checkpoints, and the unit that makes one.
+MANIFESTS = "/var/lib/sparkwright/manifests"
+MANIFEST_UNIT = "sparkwright-manifest.service"
+# What that unit imports. It lies apart, as the engine's own files change only with the engine.
+MANIFEST_LIBRARY = f"{LIBRARY}/manifest"
+MANIFEST_FILES = ("facts", "gids", "manifest", "manifest_job", "names", "origin", "recorded")
+
 NODE_LIBRARY = (
     "arp",
     "baseline",
@@ -88,6 +97,7 @@ NODE_LIBRARY = (
     "nccl_env",
     "netplan",
     "node_reader",
+    "origin",
     "probes",
     "rails",
     "rdma_schedule",

@@ -61,8 +61,13 @@ class NodeReader:
         images: Sequence[str] = (),
         probes: Probes = NOTHING,
         image_key: str = "",
+        weights_parts: Sequence[str] = (),
     ) -> NodeFacts:
-        """Read the named subsets; `probes` belong to the fabric, `image_key` to the first of the images."""
+        """Read the named subsets.
+
+        `probes` belong to the fabric, `image_key` to the first of the images; `weights_parts` are what the checkpoint
+        is made of.
+        """
         readers: dict[str, Callable[[], Any]] = {
             "platform": self.platform,
             "memory": lambda: parse_meminfo(self._machine.text("proc/meminfo")),
@@ -77,7 +82,7 @@ class NodeReader:
         if images:
             readers["image"] = lambda: read_image(self._machine, images[0], image_key)
         if weights_path:
-            readers["weights"] = lambda: read_bounded(self._machine, weights_path)
+            readers["weights"] = lambda: read_bounded(self._machine, weights_path, parts=weights_parts)
         found = {name: read() for name, read in readers.items() if name in set(subsets)}
         # A mapping built by name cannot be matched with the keys of a TypedDict.
         return {"schema": SCHEMA, "reachable": True, "privileged": os.geteuid() == 0, **found}  # type: ignore[typeddict-item]

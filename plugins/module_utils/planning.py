@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from .address_plan import RING, AddressPlan, NodeAddresses
@@ -13,6 +14,7 @@ from .inventory_rules import Inventory, plan_of
 from .profiles import draft_tokens, drafts_with_own_layer, memory_need, overrides, shape
 from .tuning import make_wish
 from .update_wish import UpdateWish, known_bad_table
+from .weights_source import source_plan
 
 
 def make_intents(
@@ -41,6 +43,7 @@ def _intent(
     def value(name: str) -> Any:
         return inventory.value(node.host, name)
 
+    source = source_plan(value, profile["weights"]["directory"])
     head, topology = plan.nodes[0].host, str(value("fabric_topology"))
     ring = topology == RING
     sockets = managed if ring else {other.host: other.rails[0].address for other in plan.nodes}
@@ -59,8 +62,8 @@ def _intent(
         socket_peers={host: address for host, address in sockets.items() if host != node.host},
         accelerator=profile["accelerator"],
         memory=memory_need(profile, head=node.rank == 0),
-        weights_path=f"{value('model_store_path')}/{profile['weights']['directory']}",
-        weights_pushed=bool(value("model_store_source")),
+        weights_path=source.path,
+        weights_pushed=source.brings,
         image=value("engine_image_ref"),
         image_id=image_id,
         api_host=_text(inventory.value(head, "serving_api_host"), managed[head]),
@@ -69,7 +72,12 @@ def _intent(
         cage=_text(value("fabric_cage"), ""),
         nccl_env={name: str(text) for name, text in profile.get("nccl_env", {}).items()},
         daemon_config=daemon_config(value("container_runtime_daemon_config"), need, head=node.rank == 0),
-        checkpoint=checkpoint_need(profile),
+        checkpoint=replace(
+            checkpoint_need(profile),
+            sources=source.sources,
+            parts=tuple(source.parts),
+            disk=profile["weights"]["bytes"] if source.brings else 0,
+        ),
         free_memory=bool(value("serving_free_memory")),
         tuning=make_wish(lambda name: value(f"host_tuning_{name}"), memory_need(profile, head=node.rank == 0).floor),
         updates=UpdateWish(
@@ -112,8 +120,9 @@ def checkpoint_need(profile: Mapping[str, Any]) -> CheckpointNeed:
         over["num_nextn_predict_layers"] = model.get("num_nextn_predict_layers", 0)
     prefixes = {}
     if found is not None and drafts_with_own_layer(profile):
-        # The MTP layer is counted on behind the layers of the model, from 0.
-        prefixes[f"model.layers.{found.layers}."] = f"guessing {draft_tokens(profile)} tokens ahead"
+        # MTP layers are counted on behind the layers of the model, from 0.
+        layers = range(found.layers, found.layers + max(found.draft_layers, 1))
+        prefixes = {f"model.layers.{n}.": f"guessing {draft_tokens(profile)} tokens ahead" for n in layers}
     return CheckpointNeed(dict(model), over if model else {}, prefixes)
 
 

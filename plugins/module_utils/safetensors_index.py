@@ -17,6 +17,7 @@ from typing import Any
 from .facts import Weights
 
 INDEX_NAME = "model.safetensors.index.json"
+SHARD_SUFFIX = ".safetensors"
 
 # A header starts with its own length, a little-endian 64-bit number (safetensors format, README).
 LENGTH_BYTES = 8

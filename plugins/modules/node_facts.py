@@ -35,6 +35,11 @@ options:
   weights_path:
     description: Directory of the checkpoint on the node. Filled in from the profile.
     type: path
+  weights_parts:
+    description: Directories that it is assembled from, which take disk as well. Filled in from the inventory.
+    type: list
+    elements: str
+    default: []
   images:
     description: Image references whose image IDs are wanted. Filled in from C(engine_image_ref).
     type: list
@@ -171,6 +176,7 @@ def main() -> None:
             "probe_wires": {"type": "bool", "default": False},
             "hardware_root": {"type": "path", "default": "/"},
             "weights_path": {"type": "path"},
+            "weights_parts": {"type": "list", "elements": "str", "default": []},
             "images": {"type": "list", "elements": "str", "default": []},
             "image_key": {"type": "str", "default": "", "no_log": False},
             "sysctls": {"type": "list", "elements": "str", "default": []},
@@ -183,7 +189,14 @@ def main() -> None:
     asked = module.params
     reader = NodeReader(asked["hardware_root"], sysctls=asked["sysctls"])
     probes = Probes(asked["pings"], asked["neighbours"], asked["arp"])
-    node = reader.read(asked["subsets"], asked["weights_path"], asked["images"], probes, asked["image_key"])
+    node = reader.read(
+        asked["subsets"],
+        asked["weights_path"],
+        asked["images"],
+        probes,
+        asked["image_key"],
+        asked["weights_parts"],
+    )
     module.exit_json(changed=False, node=node)
 
 

@@ -103,6 +103,40 @@ weights_current:
   description: Whether the node's checkpoint is whole and the same as the controller's.
   returned: success
   type: bool
+weights_source:
+  description: What brings the checkpoint onto the node, from the variables of the role model_store.
+  returned: success
+  type: dict
+  contains:
+    path:
+      description: Directory of the checkpoint.
+      type: str
+    fetches:
+      description: What is fetched from Hugging Face, with the directory of each.
+      type: list
+      elements: dict
+    overlay:
+      description: The directories that are assembled, or null.
+      type: dict
+    prune:
+      description: The program that writes the checkpoint, or null.
+      type: dict
+    prefixes:
+      description: Beginnings of tensor names that must be there, with what needs them.
+      type: dict
+    manifest:
+      description: File of the manifest on the head.
+      type: str
+    unit:
+      description: Unit that makes it.
+      type: str
+    library:
+      description: Directory of what the unit imports.
+      type: str
+    files:
+      description: What it imports, in the words of C(managed_files).
+      type: list
+      elements: dict
 daemon_restart:
   description: Whether Docker must be restarted for what C(daemon_json) adds.
   returned: success

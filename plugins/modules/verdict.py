@@ -23,6 +23,9 @@ options:
   rdma:
     description: Name of the variable in which a task with C(sparkwright.cluster.rdma_probe) was registered.
     type: str
+  hashes:
+    description: Name of the variable in which a task with C(sparkwright.cluster.checkpoint_hashes) was registered.
+    type: str
   report:
     description: Also write facts, intents, the rendered launch of every rank and results to
       C(reports/<inventory>-<report>.json) on the controller.

@@ -66,16 +66,26 @@ def make_plan(templar: Templar, task_vars: Mapping[str, Any]) -> Plan:
     return Plan(inventory, inventory.profile, intents, context)
 
 
-def make_cluster(plan: Plan, task_vars: Mapping[str, Any], registered: str, rdma: str | None = None) -> Cluster:
+def make_cluster(
+    plan: Plan, task_vars: Mapping[str, Any], registered: str, rdma: str | None = None, hashes: str | None = None
+) -> Cluster:
     """The plan with the facts that the task `register: <registered>` left on every node, and the rails found there.
 
-    `rdma` is what a task with rdma_probe was registered as; a node that skipped it was not asked.
+    `rdma` and `hashes` are what tasks with rdma_probe and checkpoint_hashes were registered as; a node that skipped
+    one was not asked.
     """
     facts = {host: registered_facts(task_vars, host, registered) for host in plan.intents}
     found = resolve(plan.intents, facts)
     launches = {host: launch_of(plan, intent, facts[host]) for host, intent in found.intents.items()}
-    hashes = {host: launch.config_hash for host, launch in launches.items() if launch}
-    return Cluster(facts, found.intents, hashes, weights_source(plan), found.doubts, _probes(task_vars, plan, rdma))
+    return Cluster(
+        facts,
+        found.intents,
+        {host: launch.config_hash for host, launch in launches.items() if launch},
+        weights_source(plan),
+        found.doubts,
+        _answers(task_vars, plan, rdma, "rdma_probe"),
+        _answers(task_vars, plan, hashes, "hash_report"),
+    )
 
 
 def launch_of(plan: Plan, intent: Intent, facts: Mapping[str, Any]) -> Launch | None:
@@ -162,11 +172,12 @@ def archive_image_id(archive: Path) -> str:
     return f"sha256:{digest}"
 
 
-def _probes(task_vars: Mapping[str, Any], plan: Plan, registered: str | None) -> dict[str, Any]:
+def _answers(task_vars: Mapping[str, Any], plan: Plan, registered: str | None, key: str) -> dict[str, Any]:
+    """By host what a registered task returned under that key."""
     if registered is None:
         return {}
     results = {host: plain(task_vars["hostvars"][host].get(registered)) or {} for host in plan.intents}
-    return {host: result["rdma_probe"] for host, result in results.items() if "rdma_probe" in result}
+    return {host: result[key] for host, result in results.items() if result.get(key) is not None}
 
 
 def registered_facts(task_vars: Mapping[str, Any], host: str, registered: str) -> Any:

@@ -201,7 +201,9 @@ def weights() -> dict:
         "repeated": 0,
         "config": {"num_hidden_layers": 1, "num_key_value_heads": 4, "head_dim": 32},
         "config_sha256": "c0ffee",
+        "sources": [],
         "disk_free": 10**12,
+        "disk_used": 10**10,
     }
 
 

@@ -176,7 +176,7 @@ def test_a_dead_mount_is_an_error_in_words(monkeypatch):
 
 
 def test_a_directory_that_fails_is_an_error_in_words(monkeypatch):
-    def fail(machine, path):
+    def fail(machine, path, parts):
         raise OSError(116, "Stale file handle")
 
     monkeypatch.setattr(checkpoint_reader, "read_weights", fail)

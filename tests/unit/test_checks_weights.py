@@ -6,6 +6,8 @@ import pytest
 from builders import GONE, SHARD1, SHARD2, cluster, findings, weights
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import CheckpointNeed
+from ansible_collections.sparkwright.cluster.plugins.module_utils.manifest import compare
+from ansible_collections.sparkwright.cluster.plugins.module_utils.meminfo import GIB
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import fingerprint
 
 SPARK2 = "spark2"
@@ -15,17 +17,27 @@ MOVED = fingerprint(
     {**weights(), "shards": {**weights()["shards"], SHARD1: {**weights()["shards"][SHARD1], "header": "f"}}}
 )
 PUSHED = {"*": {"weights_pushed": True}}
-ALL_SHARDS = "limit: all 2 shards of model.safetensors.index.json, whole"
+ALL_SHARDS = "limit: all 2 shards of model.safetensors.index.json, whole, no other"
 AGAIN = "remedy: copy the checkpoint to /models/big again"
 UNREADABLE = {**weights(), "error": "it has no weight_map", "tensors": {}, "shards": {}}
 MODEL = {"num_hidden_layers": 1, "num_key_value_heads": 4, "head_dim": 32}
 CORRECT = "limit: the model of the profile; remedy: correct model in the profile, or use the checkpoint that it is for"
 OVERLAY = "remedy: assemble the checkpoint with its overlay, or remove speculative-config from the profile"
+HALF = {"size": 7 * GIB // 2, "expected": 7 * GIB // 2, "tensors": 7, "header": ""}
+STRAY = {"size": 1, "expected": 1, "tensors": 0, "header": ""}
+PINNED = {"*": {"checkpoint": CheckpointNeed(sources=("a/b@new",))}}
+REPORT = compare({"path": "/models/big", "files": {}}, {}, {})
+OF_MANIFEST = (
+    "limit: the files of the manifest that the head made; remedy: bring these files again; where they were changed on"
+    " purpose, remove the manifest on the head"
+)
 GUESSING = {"model.layers.78.": "guessing 3 tokens ahead"}
 
 
-def on_spark2(*path, value, **more):
-    return {"facts": {(SPARK2, *path): value}, **more}
+def on_spark2(*path, value, everywhere=None, **more):
+    """One fact of spark2; `everywhere` is where the other nodes' checkpoints came from."""
+    others = {(f"spark{n}", "weights", "sources"): everywhere for n in (1, 3, 4) if everywhere}
+    return {"facts": {(SPARK2, *path): value, **others}, **more}
 
 
 def needing(**need):
@@ -54,7 +66,7 @@ CASES = {
     "nobody copies the weights": (
         on_spark2("weights", value=UNREADABLE),
         "refuse weights.present spark2: /models/big: it has no weight_map; limit: a readable index; remedy: copy the"
-        " checkpoint to /models/big, or set model_store_source",
+        " checkpoint to /models/big, or set model_store_source or model_store_fetch",
         f"refuse weights.complete spark2: /models/big: it has no weight_map; limit: a readable index; {AGAIN}",
     ),
     "a damaged source": (
@@ -66,6 +78,66 @@ CASES = {
         on_spark2("weights", "shards", SHARD1, "header", value="f"),
         f"refuse weights.equal spark2: the fingerprint of its checkpoint is {MOVED}; limit: {WHOLE}, as on the others;"
         " remedy: copy the checkpoint again",
+    ),
+    "a surplus shard": (
+        on_spark2("weights", "shards", "old.safetensors", value=STRAY),
+        f"refuse weights.present spark2: /models/big: not in the index: old.safetensors; {ALL_SHARDS}; remedy: copy the"
+        " checkpoint to /models/big, or set model_store_source or model_store_fetch",
+        f"refuse weights.complete spark2: /models/big: not in the index: old.safetensors; {ALL_SHARDS}; {AGAIN}",
+        "EQUAL",
+    ),
+    "a full disk": (
+        {
+            "facts": {(SPARK2, "weights", "disk_free"): 4 * GIB, (SPARK2, "weights", "disk_used"): 2 * GIB},
+            "intents": PUSHED,
+            "source": {**weights(), "shards": dict.fromkeys((SHARD1, SHARD2), HALF)},
+        },
+        "refuse weights.space spark2: 5.00 GiB of the checkpoint are to come and 4.00 GiB are free; limit: at most what"
+        " is free for /models/big; remedy: free that much, or set model_store_path",
+    ),
+    "a disk too small for what is fetched": (
+        {
+            "facts": {(SPARK2, "weights"): {**UNREADABLE, "disk_free": 6 * GIB, "disk_used": 0}},
+            "intents": {SPARK2: {**PUSHED["*"], "checkpoint": CheckpointNeed(disk=7 * GIB)}},
+        },
+        f"refuse weights.complete spark2: /models/big: it has no weight_map; limit: a readable index; {AGAIN}",
+        "refuse weights.space spark2: 7.00 GiB of the checkpoint are to come and 6.00 GiB are free; limit: at most what"
+        " is free for /models/big; remedy: free that much, or set model_store_path",
+    ),
+    "a disk that does not answer": (
+        on_spark2("weights", "disk_free", value=None, intents=PUSHED),
+        "unknown weights.space spark2: nobody knows what is free for /models/big; limit: at most what is free for"
+        " /models/big; remedy: check its disk or mount",
+    ),
+    "another revision": (
+        on_spark2("weights", "sources", value=["a/b@old"], intents=PINNED, everywhere=["a/b@new"]),
+        "refuse weights.revision spark2: /models/big: it was made from a/b@old; limit: a/b@new; remedy: move it away"
+        " and run site.yml, or pin the revision that it has",
+    ),
+    "no word of where it came from": (
+        on_spark2("weights", "sources", value=[], intents=PINNED, everywhere=["a/b@new"]),
+        "refuse weights.revision spark2: /models/big: it does not say where it came from; limit: a/b@new; remedy: move"
+        " it away and run site.yml, or pin the revision that it has",
+    ),
+    "an overlay of another revision": (
+        on_spark2(
+            "weights",
+            "sources",
+            value=["a/b@1", "c/d@old"],
+            intents=needing(sources=("a/b@1", "c/d@2")),
+            everywhere=["a/b@1", "c/d@2"],
+        ),
+        "refuse weights.revision spark2: /models/big: it was made from a/b@1, c/d@old; limit: a/b@1 and c/d@2; remedy:"
+        " move it away and run site.yml, or pin the revision that it has",
+    ),
+    "what differs from the manifest": (
+        {"hashes": {SPARK2: {**REPORT, "missing": ["a"], "truncated": ["b"], "corrupt": ["c"], "surplus": ["d"]}}},
+        "refuse weights.hash spark2: /models/big: missing: a; truncated or grown: b; corrupt: c; not in the manifest:"
+        f" d; {OF_MANIFEST}",
+    ),
+    "a mount that does not answer while it is hashed": (
+        {"hashes": {SPARK2: {**REPORT, "error": "it was not read within 60 s"}}},
+        f"refuse weights.hash spark2: /models/big: it was not read within 60 s; {OF_MANIFEST}",
     ),
     "another model": (
         on_spark2("weights", "config", "num_hidden_layers", value=2, intents=needing(model=MODEL)),
@@ -120,6 +192,9 @@ def test_the_source_is_looked_at_before_it_is_copied():
     [
         {"source": weights()},
         {"intents": PUSHED},
+        {"intents": {"*": {**PUSHED["*"], "checkpoint": CheckpointNeed(disk=10**13)}}},
+        {"intents": PINNED, "facts": {(f"spark{n}", "weights", "sources"): ["a/b@new"] for n in range(1, 5)}},
+        {"hashes": {SPARK2: REPORT}},
         {"intents": needing(model=MODEL)},
         {"intents": needing(model={**MODEL, "num_nextn_predict_layers": 0})},
         {"intents": needing(model={**MODEL, "head_dim": 64}, overrides={"head_dim": 16})},
@@ -136,5 +211,5 @@ def test_of_many_missing_shards_three_are_named(count, more):
     lost = {**weights(), "tensors": {f"model-{n}.safetensors": 1 for n in range(1, count + 1)}, "shards": {}}
     lines = findings(cluster(**on_spark2("weights", value=lost, intents=PUSHED)))
     names = f"model-1.safetensors, model-2.safetensors, model-3.safetensors{more}"
-    limit = f"limit: all {count} shards of model.safetensors.index.json, whole"
+    limit = f"limit: all {count} shards of model.safetensors.index.json, whole, no other"
     assert lines[0] == f"refuse weights.complete spark2: /models/big: missing: {names}; {limit}; {AGAIN}"

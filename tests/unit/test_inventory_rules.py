@@ -38,6 +38,18 @@ SPECS = {
         "fabric_cage": {"type": "str", "default": "", "choices": ["", "p0", "p1"]},
     },
     "host_tuning": {"host_tuning_swap": {"type": "str", "default": "keep", "choices": ["keep", "off", "size"]}},
+    "model_store": {
+        "model_store_path": {"type": "path", "default": "/models"},
+        "model_store_source": {"type": "str", "default": ""},
+        "model_store_fetch": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {"repo": TEXT, "revision": TEXT, "directory": {"type": "str"}},
+        },
+        "model_store_overlay": {"type": "dict", "default": {}},
+        "model_store_prune": {"type": "dict", "default": {}},
+    },
     "serving": {"serving_port": {"type": "int", "default": 8000}},
 }
 POOLS = [{"name": rail["name"], "subnet": rail["subnet"]} for rail in RAILS]
@@ -438,3 +450,31 @@ def test_a_good_inventory_gives_the_plan():
     plan = plan_of(inventory(2))
     assert plan.head_address == "192.168.100.10"
     assert [rail.cidr for rail in plan.node("spark2").rails] == ["192.168.100.11/24", "192.168.101.11/24"]
+
+
+BIG = {**SHAPE, "weights": {"directory": "big", "bytes": 1}}
+
+
+@pytest.mark.parametrize(
+    ("fetch", "line"),
+    [
+        (
+            [{"repo": "a/b", "revision": "main"}],
+            "all nodes: model_store_fetch[0].revision is main; limit: the 40 hexadecimal digits of a commit, as a"
+            " branch or a tag may name other files tomorrow; remedy: write the commit of the revision that you mean",
+        ),
+        # A wrong type has a line already.
+        (
+            [{"repo": "a/b"}],
+            "all nodes: model_store_fetch[0].revision is not set; remedy: set model_store_fetch[0].revision",
+        ),
+        ("a/b", 'all nodes: model_store_fetch is the string "a/b" where a list belongs; remedy: write a list'),
+    ],
+)
+def test_how_the_checkpoint_gets_onto_the_nodes(fetch, line):
+    assert lines(inventory(everywhere={"model_store_fetch": fetch}, profile=BIG)) == [line]
+
+
+def test_a_source_that_cannot_be_evaluated_has_one_line():
+    found = lines(inventory(spark2={"model_store_fetch": Unreadable("no such file")}, profile=BIG))
+    assert found == ["spark2: model_store_fetch cannot be evaluated: no such file; remedy: define what it refers to"]

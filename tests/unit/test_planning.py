@@ -14,6 +14,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rule
 from ansible_collections.sparkwright.cluster.plugins.module_utils.planning import checkpoint_need, make_intents
 
 MIB = 1024**2
+REVISION = "a" * 40
 
 PROFILE = yaml.safe_load((REPO / "profiles/glm52-awq15-mtp3-256k.yml").read_text())
 
@@ -79,12 +80,25 @@ def test_intents_are_in_the_order_of_the_ranks():
         ({"ansible_host": None}, "api_host", "spark1"),
         ({"ansible_host": None}, "management", "spark2"),
         ({"model_store_source": "/srv/model"}, "weights_pushed", True),
+        ({"model_store_fetch": [{"repo": "a/b", "revision": REVISION}]}, "weights_pushed", True),
+        ({"model_store_overlay": {"base": "base", "overlay": "layer"}}, "weights_pushed", True),
         ({"serving_free_memory": True}, "free_memory", True),
         ({}, "free_memory", False),
     ],
 )
 def test_a_variable_of_the_inventory_decides(everywhere, field, value):
     assert getattr(make_intents(inventory(everywhere), "")["spark2"], field) == value
+
+
+def test_what_the_checkpoint_is_made_from_takes_disk_and_is_pinned():
+    fetch = [{"repo": "a/base", "revision": REVISION, "directory": "base"}]
+    overlay = {"base": "base", "overlay": "/mnt/layer"}
+    brought = {"model_store_fetch": fetch, "model_store_overlay": overlay}
+    found = make_intents(inventory(brought), "")["spark2"].checkpoint
+    assert found.sources == (f"a/base@{REVISION}",)
+    assert found.parts == ("/var/lib/models/base", "/mnt/layer")
+    assert found.disk == PROFILE["weights"]["bytes"]
+    assert make_intents(inventory(), "")["spark2"].checkpoint.disk == 0
 
 
 def test_the_head_of_ray_takes_more_than_a_worker():
