@@ -13,6 +13,7 @@ from . import (
     checks_node,
     checks_rails,
     checks_rdma,
+    checks_share,
     checks_tuning,
     checks_weights,
 )
@@ -27,6 +28,7 @@ _MODULES = (
     checks_fabric,
     checks_nccl,
     checks_rdma,
+    checks_share,
     checks_weights,
     checks_launch,
 )

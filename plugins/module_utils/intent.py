@@ -12,6 +12,7 @@ from ipaddress import IPv4Interface, IPv4Network
 from typing import Any
 
 from .memory_need import MemoryNeed, from_data
+from .share import ShareWish
 from .tuning import TuningWish
 
 
@@ -74,7 +75,7 @@ class Intent:
     accelerator: str
     memory: MemoryNeed
     weights_path: str
-    # True when the controller copies the checkpoint to the node, False when it must be there already.
+    # True when the run brings the checkpoint to the node, False when it must be there already.
     weights_pushed: bool
     image: str
     # The image ID that every node must have; empty when the inventory names none.
@@ -90,6 +91,7 @@ class Intent:
     # True when the run may drop the page cache and drain the swap of the node before the launch.
     free_memory: bool = False
     tuning: TuningWish = field(default_factory=TuningWish)
+    share: ShareWish = field(default_factory=ShareWish)
 
     @property
     def is_head(self) -> bool:
@@ -115,5 +117,6 @@ class Intent:
                 "memory": from_data(data["memory"]),
                 "checkpoint": CheckpointNeed(**data["checkpoint"]),
                 "tuning": TuningWish.from_data(data["tuning"]),
+                "share": ShareWish.from_data(data["share"]),
             }
         )

@@ -21,6 +21,15 @@ NCCL_ENV_FILE = "/etc/sparkwright/nccl.env"
 ENGINE_ENV_FILE = "/etc/sparkwright/engine.env"
 LAUNCH_FILE = "/etc/sparkwright/launch.json"
 
+# Where units of ours lie, and those that share the weights over NFS.
+UNIT_FOLDER = "/etc/systemd/system"
+NFS_SERVER_UNIT = "nfs-server.service"
+RAILS_UNIT = "sparkwright-rails.service"
+READ_AHEAD_UNIT = "sparkwright-read-ahead.service"
+EXPORTS_FILE = "/etc/exports.d/60-sparkwright.exports"
+NFS_CONF_FILE = "/etc/nfs.conf.d/60-sparkwright.conf"
+NFS_SERVER_FILE = f"{UNIT_FOLDER}/{NFS_SERVER_UNIT}.d/60-sparkwright.conf"
+
 # The pure core, as the node's own start-up check imports it.
 LIBRARY = "/usr/local/lib/sparkwright"
 
@@ -43,11 +52,13 @@ NODE_LIBRARY = (
     "checks_node",
     "checks_rails",
     "checks_rdma",
+    "checks_share",
     "checks_tuning",
     "checks_weights",
     "daemon_config",
     "fabric_reader",
     "facts",
+    "fanout",
     "footprint_reader",
     "gids",
     "intent",
@@ -58,6 +69,7 @@ NODE_LIBRARY = (
     "memory_need",
     "memory_reader",
     "model_shape",
+    "mounts",
     "names",
     "nccl_env",
     "netplan",
@@ -67,6 +79,8 @@ NODE_LIBRARY = (
     "rdma_schedule",
     "release",
     "safetensors_index",
+    "share",
+    "share_reader",
     "shortage",
     "startup",
     "tuning",

@@ -23,11 +23,13 @@ from .memory_reader import read_processes
 from .names import DAEMON_FILE, ENGINE_UNIT
 from .probes import Probes
 from .release import parse_release
+from .share_reader import ShareAsked, read_share
 from .tuning_reader import TuningReader
 
-SUBSETS = ("platform", "memory", "processes", "fabric", "runtime", "weights", "serving", "tuning", "footprint")
+SUBSETS = ("platform", "memory", "processes", "fabric", "runtime", "weights", "serving", "tuning", "footprint", "share")
 
 NOTHING = Probes()
+UNSHARED = ShareAsked()
 
 
 class NodeReader:
@@ -46,6 +48,7 @@ class NodeReader:
         weights_path: str | None = None,
         images: Sequence[str] = (),
         probes: Probes = NOTHING,
+        share: ShareAsked = UNSHARED,
     ) -> NodeFacts:
         """Read the named subsets; `probes` belong to the fabric."""
         readers: dict[str, Callable[[], Any]] = {
@@ -57,6 +60,7 @@ class NodeReader:
             "serving": self.serving,
             "tuning": self.tuning,
             "footprint": self.footprint,
+            "share": lambda: read_share(self._machine, share),
         }
         if weights_path:
             readers["weights"] = lambda: read_bounded(self._machine, weights_path)

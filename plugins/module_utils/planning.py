@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .address_plan import RING, AddressPlan, NodeAddresses
-from .intent import CheckpointNeed, Intent
+from .intent import CheckpointNeed, Intent, RailEnd
 from .inventory_rules import Inventory, plan_of
 from .profiles import draft_tokens, drafts_with_own_layer, memory_need, overrides, shape
+from .share import LOCAL, NFS, ShareWish
 from .tuning import make_wish
 
 
@@ -20,11 +22,17 @@ def make_intents(inventory: Inventory, image_id: str, resolve: Callable[[str], s
     """
     plan = plan_of(inventory)
     managed = {node.host: resolve(_text(inventory.value(node.host, "ansible_host"), node.host)) for node in plan.nodes}
-    return {node.host: _intent(inventory, plan, node, image_id, managed) for node in plan.nodes}
+    store = resolve(_text(inventory.value(plan.nodes[0].host, "model_store_nfs_server"), ""))
+    return {node.host: _intent(inventory, plan, node, image_id, managed, store) for node in plan.nodes}
 
 
 def _intent(
-    inventory: Inventory, plan: AddressPlan, node: NodeAddresses, image_id: str, managed: Mapping[str, str]
+    inventory: Inventory,
+    plan: AddressPlan,
+    node: NodeAddresses,
+    image_id: str,
+    managed: Mapping[str, str],
+    store: str,
 ) -> Intent:
     profile: Any = inventory.profile
 
@@ -33,6 +41,7 @@ def _intent(
 
     head, topology = plan.nodes[0].host, str(value("fabric_topology"))
     ring = topology == RING
+    share = share_wish(profile, value, plan.nodes, node, store)
     sockets = managed if ring else {other.host: other.rails[0].address for other in plan.nodes}
     return Intent(
         host=node.host,
@@ -49,7 +58,7 @@ def _intent(
         accelerator=profile["accelerator"],
         memory=memory_need(profile, head=node.rank == 0),
         weights_path=f"{value('model_store_path')}/{profile['weights']['directory']}",
-        weights_pushed=bool(value("model_store_source")),
+        weights_pushed=bool(value("model_store_source")) or not share.holds,
         image=value("engine_image_ref"),
         image_id=image_id,
         api_host=_text(inventory.value(head, "serving_api_host"), managed[head]),
@@ -61,7 +70,49 @@ def _intent(
         checkpoint=checkpoint_need(profile),
         free_memory=bool(value("serving_free_memory")),
         tuning=make_wish(lambda name: value(f"host_tuning_{name}"), memory_need(profile, head=node.rank == 0).floor),
+        share=share,
     )
+
+
+def share_wish(
+    profile: Mapping[str, Any],
+    value: Callable[[str], Any],
+    nodes: Sequence[NodeAddresses],
+    node: NodeAddresses,
+    store: str,
+) -> ShareWish:
+    """A node's part in sharing the weights; `store` is the address of an NFS server that is none of the nodes."""
+    head, weights = nodes[0], profile["weights"]
+    draft = [weights["draft"]["directory"]] if weights.get("draft") else []
+    wish = ShareWish(
+        mode=str(value("model_store_share")),
+        path=str(value("model_store_path")).rstrip("/"),
+        folders=(weights["directory"], *draft),
+        proto=str(value("model_store_nfs_proto")),
+        connections=int(value("model_store_nfs_connections")),
+        read_ahead_kb=int(value("model_store_nfs_read_ahead_kb")),
+        threads=int(value("model_store_nfs_threads")),
+        cache=str(value("serving_cache_path")),
+    )
+    if wish.mode != NFS:
+        return replace(wish, holds=wish.mode == LOCAL or node.host == head.host)
+    if store:
+        return replace(wish, holds=False, server=store, remote=_text(value("model_store_nfs_export"), wish.path))
+    if node.host == head.host:
+        clients = tuple(peer for rail in head.rails for peer in rail.peers.values())
+        return replace(wish, clients=clients, listen=tuple(rail.address for rail in head.rails))
+    rail = rail_to(node, head.host, value("model_store_nfs_rails") or ())
+    return replace(wish, holds=False, server=rail.peers[head.host], remote=wish.path, address=rail.address)
+
+
+def rail_to(node: NodeAddresses, head: str, names: Sequence[str]) -> RailEnd:
+    """The rail over which a node mounts: the first one, or of those named the one that is its turn by rank.
+
+    Raises LookupError where no such rail leads to the head; the rules of the inventory say so before.
+    """
+    leading = [rail for rail in node.rails if head in rail.peers]
+    named = [rail for name in names for rail in leading if rail.name.split(".link")[0] == name]
+    return named[(node.rank - 1) % len(named)] if names else leading[0]
 
 
 def checkpoint_need(profile: Mapping[str, Any]) -> CheckpointNeed:

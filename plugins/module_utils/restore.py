@@ -24,6 +24,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from .names import DAEMON_FILE, ENGINE_UNIT_FILE
+from .share_undo import SHARE
 from .tuning_undo import TUNING
 from .undo import Step
 from .units import ENABLED, MASKED, Unit
@@ -124,7 +125,7 @@ def _ip(name: str, *arguments: str) -> tuple[str, ...]:
 
 
 # One line a section; the order here is the order of the steps.
-UNDO: Mapping[str, Undo] = {"links": undo_links, "sysctl": undo_sysctl, **TUNING}
+UNDO: Mapping[str, Undo] = {"links": undo_links, "sysctl": undo_sysctl, **TUNING, **SHARE}
 
 
 def steps(record: Mapping[str, Any], undo: Mapping[str, Undo] = UNDO) -> list[Step]:
