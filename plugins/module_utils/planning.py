@@ -22,7 +22,8 @@ def make_intents(inventory: Inventory, image_id: str, resolve: Callable[[str], s
     """
     plan = plan_of(inventory)
     managed = {node.host: resolve(_text(inventory.value(node.host, "ansible_host"), node.host)) for node in plan.nodes}
-    store = resolve(_text(inventory.value(plan.nodes[0].host, "model_store_nfs_server"), ""))
+    named = _text(inventory.value(plan.nodes[0].host, "model_store_nfs_server"), "")
+    store = resolve(named) if named else ""
     return {node.host: _intent(inventory, plan, node, image_id, managed, store) for node in plan.nodes}
 
 
@@ -106,9 +107,9 @@ def share_wish(
 
 
 def rail_to(node: NodeAddresses, head: str, names: Sequence[str]) -> RailEnd:
-    """The rail over which a node mounts: the first one, or of those named the one that is its turn by rank.
+    """The rail over which a node mounts: the first one, or of those named the one whose turn it is by rank.
 
-    Raises LookupError where no such rail leads to the head; the rules of the inventory say so before.
+    The rules of the inventory have seen to it that such a rail leads to the head.
     """
     leading = [rail for rail in node.rails if head in rail.peers]
     named = [rail for name in names for rail in leading if rail.name.split(".link")[0] == name]
