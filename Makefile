@@ -55,19 +55,19 @@ test: lint unit test-containers test-vm-ci  ## all that continuous integration r
 test-containers: collections
 	lab/prepare && lab/build
 	pytest tests/engine
-	for scenario in headless fabric admission spark4; do lab/run molecule test -s $$scenario || exit; done
+	for scenario in headless fabric admission weights spark4; do lab/run molecule test -s $$scenario || exit; done
 
 test-full: test lab-up  ## test, then what loads the engine again and again: stop, start, a lost rank
 	lab/run pytest tests/driver/test_lifecycle.py
 
 test-vm: collections  ## what containers cannot prove: RDMA, reboots and power cuts on four virtual machines
 	lab/prepare vm && lab/vm/build
-	lab/run molecule test -s lab-vm && lab/run molecule test -s fabric-vm && lab/run molecule test -s spark4-vm
+	lab/run molecule test -s lab-vm && lab/run molecule test -s fabric-vm && lab/run molecule test -s weights-vm && lab/run molecule test -s spark4-vm
 
 test-vm-ci: collections  ## of test-vm what fits into 15 minutes, and say what does not
 	lab/prepare vm && lab/vm/build
 	lab/run molecule test -s lab-vm
-	@echo "test-vm-ci left out for time: fabric-vm and spark4-vm, which make test-vm runs"
+	@echo "test-vm-ci left out for time: fabric-vm, weights-vm and spark4-vm, which make test-vm runs"
 
 clean:  ## remove .venv and the downloaded collections; the lab's cache stays
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible

@@ -24,8 +24,8 @@ from .share import (
 )
 
 SITE = "run site.yml, which sets it up"
-# Bytes that a copy leaves free, for logs, images and caches.
-MARGIN = 20 * GB
+# Bytes that a copy leaves free, for logs and caches.
+MARGIN = 2 * GB
 
 
 @rule("share.kernel", "The kernel has what sharing the weights needs.", Stage.PREFLIGHT, needs="share")

@@ -79,7 +79,9 @@ def fan_out(files: Files, lacks: Mapping[str, Collection[str]], links: Mapping[s
     """
     wanted = {name: files[name][0] for name in files if any(name in lacks[host] for host in links)}
     rails = max((len(ways) for ways in links.values()), default=1)
-    chunks = _chunks(wanted, max(1, min(CHUNKS, len(wanted) // rails)))
+    # So many that each has something of the largest kind for every rail.
+    most = sum(wanted.values()) // (max([1, *wanted.values()]) * rails)
+    chunks = _chunks(wanted, max(1, min(CHUNKS, most)))
     rounds: list[dict[str, tuple[Pull, ...]]] = [{} for _ in range(len(chunks) + len(links))]
     for place, (host, ways) in enumerate(links.items()):
         for number, chunk in enumerate(chunks):

@@ -226,22 +226,22 @@ def test_files_that_differ_are_named(files, wrong):
 def test_a_disk_without_room():
     needed = {"big/a": [100 * GB, 1], "big/b": [60 * GB, 1]}
     have = {"big/a": [40 * GB, 2]}
-    found = copied(spark1={"files": needed}, spark2={"files": have, "disk_free": 139 * GB}, spark3={"files": needed})
+    found = copied(spark1={"files": needed}, spark2={"files": have, "disk_free": 121 * GB}, spark3={"files": needed})
     lines = [line for line in findings(found) if "share.room" in line]
     assert lines == [
-        "refuse share.room spark2: 139.00 GB are free at /models, 120.00 GB are to be copied; limit: 20 GB left;"
+        "refuse share.room spark2: 121.00 GB are free at /models, 120.00 GB are to be copied; limit: 2 GB left;"
         " remedy: free some space, or set model_store_path to a larger disk"
     ]
 
 
 def test_before_the_head_has_anything_the_controllers_checkpoint_counts():
     empty = {**weights(), "error": "is not there", "tensors": {}, "shards": {}}
-    found = copied(source=weights(), **{f"spark{n}": {"files": {}, "disk_free": 25 * GB} for n in range(1, 5)})
+    found = copied(source=weights(), **{f"spark{n}": {"files": {}, "disk_free": 11 * GB} for n in range(1, 5)})
     for host in found.facts:
         found.facts[host]["weights"] = empty
     lines = [line for line in findings(found) if "share.room" in line]
     assert [line.split(";")[0] for line in lines] == [
-        f"refuse share.room spark{n}: 25.00 GB are free at /models, 10.00 GB are to be copied" for n in (2, 3, 4)
+        f"refuse share.room spark{n}: 11.00 GB are free at /models, 10.00 GB are to be copied" for n in (2, 3, 4)
     ]
 
 
