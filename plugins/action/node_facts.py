@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.address_plan import SWITCH
 from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import SCHEMA
 from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rules import GROUP
+from ansible_collections.sparkwright.cluster.plugins.module_utils.share_reader import asked_of
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import make_plan
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import one_line
 
@@ -46,6 +49,7 @@ class ActionModule(ActionBase):
             "images": [intent.image],
             "image_key": intent.image_need.key,
             "sysctls": list(intent.tuning.sysctl),
+            "share": {**asdict(asked_of(intent.share)), "folders": list(asked_of(intent.share).folders)},
             **(path_probes(intent) if asked.get("probe_paths") else {}),
             **(wire_probes(intent) if asked.get("probe_wires") else {}),
         }

@@ -17,6 +17,17 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.daemon_config 
     parse,
     restarts,
 )
+from ansible_collections.sparkwright.cluster.plugins.module_utils.fanout import (
+    GB,
+    daemon_config,
+    links_of,
+    plan_copy,
+    pulls_of,
+    readers_of,
+    room_needed,
+    said,
+    surplus,
+)
 from ansible_collections.sparkwright.cluster.plugins.module_utils.image_plan import image_current
 from ansible_collections.sparkwright.cluster.plugins.module_utils.lifecycle import state_of
 from ansible_collections.sparkwright.cluster.plugins.module_utils.names import (
@@ -45,6 +56,18 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.rails import C
 from ansible_collections.sparkwright.cluster.plugins.module_utils.reboots import reboot_reasons
 from ansible_collections.sparkwright.cluster.plugins.module_utils.registry import registry_files
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import complete, fingerprint
+from ansible_collections.sparkwright.cluster.plugins.module_utils.share import (
+    COPY,
+    client_files,
+    is_mounted,
+    must_remount,
+    packages,
+    server_fault,
+    server_files,
+    undo_record,
+    unexported,
+    unit_name,
+)
 from ansible_collections.sparkwright.cluster.plugins.module_utils.tuning_plan import make_tuning_plan
 from ansible_collections.sparkwright.cluster.plugins.module_utils.weights_source import source_plan
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import (
@@ -82,6 +105,7 @@ class ActionModule(ActionBase):
             "daemon_json": daemon_text(intent, facts),
             "tuning": tuning_data(intent, facts),
             "updates": updates_data(plan, intent, facts),
+            "share": share_data(cluster, host),
             "weights_current": weights_current(facts, cluster.source),
             "daemon_restart": daemon_restart(intent, facts),
             "daemon_reload": daemon_reload(intent, facts),
@@ -188,6 +212,57 @@ def guard_files(on: bool) -> list[dict[str, str]]:
         {"path": APT_GUARD, "content": program, "mode": "0755"},
         {"path": APT_GUARD_FILE, "content": f"// Written by Sparkwright (role os_update).\n{told if on else ''}"},
     ]
+
+
+def share_data(cluster, host) -> dict[str, object] | None:
+    """What makes the weights reach this node; None when its facts were not read."""
+    facts, wish = cluster.facts[host], cluster.intents[host].share
+    if "share" not in facts:
+        return None
+    share = facts["share"]
+    files = {**server_files(wish, share), **client_files(wish)}
+    return {
+        "mode": wish.mode,
+        "holds": wish.holds,
+        "files": [{"path": path, "content": content} for path, content in files.items()],
+        "record": undo_record(wish, share),
+        "packages": packages(wish, share),
+        "serves": bool(wish.clients),
+        "server_current": not server_fault(wish, share),
+        "exports_current": not unexported(wish, share),
+        "mounts": bool(wish.server),
+        "mounted": is_mounted(wish, share),
+        "remount": must_remount(wish, share),
+        "unit": unit_name(wish.path),
+        "copy": copy_data(cluster, host) if wish.mode == COPY else None,
+    }
+
+
+def copy_data(cluster, host) -> dict[str, object]:
+    """The node's part in a copy from node to node; no round as long as the head's own checkpoint is not whole.
+
+    Raises AnsibleActionFail where the copy does not fit on the node's disk.
+    """
+    intents, facts = cluster.intents, cluster.facts
+    head = intents[host].head
+    whole = all({"share", "weights"} <= facts[one].keys() for one in intents) and complete(facts[head]["weights"])
+    rounds = plan_copy(intents, facts) if whole else []
+    links = links_of(intents)
+    readers = readers_of(rounds, links, host, head)
+    own, path = facts[host]["share"], intents[host].share.path
+    free, needed = own["disk_free"], room_needed(host, head, intents, facts) if rounds else 0
+    if needed > free:
+        raise AnsibleActionFail(
+            f"{host}: {free / GB:.2f} GB are free at {path}; limit: {needed / GB:.2f} GB, which are to be copied; "
+            "remedy: free some space, or set model_store_path to a larger disk"
+        )
+    return {
+        "rounds": pulls_of(rounds, host),
+        "told": said(rounds),
+        "surplus": [f"{path}/{name}" for name in surplus(own["files"], facts[head]["share"]["files"])] if whole else [],
+        "listen": [link.source for link in readers],
+        "config": daemon_config(path, [link.own for link in readers]),
+    }
 
 
 def weights_current(facts, source) -> bool | None:

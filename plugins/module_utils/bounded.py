@@ -6,6 +6,7 @@ import gc
 import os
 import pickle
 import select
+import signal
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -17,10 +18,11 @@ class TimedOut(Exception):
 
 
 def bounded(work: Callable[[], T], seconds: float) -> T:
-    """The result of `work`, run in a child process that is left behind when it is late.
+    """The result of `work`, run in a child process that is killed, and not waited for, when it is late.
 
-    A thread would not do: a process with one thread stuck in the kernel cannot exit. Raises TimedOut, and RuntimeError
-    with the text of whatever `work` raised, or when the child ended without an answer.
+    The kernel may keep it for as long as a mount is dead. A thread would not do: a process with one thread stuck in the
+    kernel cannot exit. Raises TimedOut, and RuntimeError with the text of whatever `work` raised, or when the child
+    ended without an answer.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -31,6 +33,7 @@ def bounded(work: Callable[[], T], seconds: float) -> T:
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
         if not select.select([pipe], [], [], seconds)[0]:
+            os.kill(child, signal.SIGKILL)
             raise TimedOut(f"no answer within {seconds} s")
         answer = pipe.read()
     os.waitpid(child, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from . import (
     checks_fabric,
@@ -14,6 +15,7 @@ from . import (
     checks_node,
     checks_rails,
     checks_rdma,
+    checks_share,
     checks_tuning,
     checks_updates,
     checks_weights,
@@ -29,6 +31,7 @@ _MODULES = (
     checks_fabric,
     checks_nccl,
     checks_rdma,
+    checks_share,
     checks_weights,
     checks_image,
     checks_launch,
@@ -42,7 +45,8 @@ CATALOGUE: tuple[Rule, ...] = tuple(sorted(REGISTERED.values(), key=lambda rule:
 def run_checks(cluster: Cluster, stage: Stage | None = None) -> list[Check]:
     """Run the checks of a stage, or all of them."""
     rules = [rule for rule in CATALOGUE if stage is None or stage in rule.stages]
-    return [check for rule in rules for check in [*_unread(rule, cluster), *rule.run(cluster)]]
+    asked = replace(cluster, stage=stage)
+    return [check for rule in rules for check in [*_unread(rule, asked), *rule.run(asked)]]
 
 
 def _unread(rule: Rule, cluster: Cluster) -> Iterator[Check]:

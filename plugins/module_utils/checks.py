@@ -96,6 +96,8 @@ class Cluster:
     rdma: Mapping[str, RdmaProbe] = field(default_factory=dict)
     # What the nodes found when they compared the checkpoint with the head's manifest; empty before there is one.
     hashes: Mapping[str, HashReport] = field(default_factory=dict)
+    # The stage that is asked about; None for all of them at once.
+    stage: Stage | None = None
 
     def having(self, section: str) -> Iterator[tuple[str, Any, Intent]]:
         """The nodes whose facts have that section: host, the section, the intent."""

@@ -61,7 +61,8 @@ def _completeness(id_: str, host: str, weights: Weights, remedy: str) -> Check:
 def weights_space(cluster: Cluster) -> Iterator[Check]:
     """A disk that is full after 400 of 410 GB has cost hours. What is there already counts, unfinished or not."""
     for host, weights, intent in cluster.having("weights"):
-        if not intent.weights_pushed:
+        # For what a node gets from another one there is `share.room`.
+        if not intent.weights_pushed or not intent.share.holds:
             continue
         whole = total_bytes(cluster.source) if cluster.source else intent.checkpoint.disk
         done = cluster.source is None and complete(weights)
@@ -183,12 +184,16 @@ def weights_layers(cluster: Cluster) -> Iterator[Check]:
 
 
 def _read(cluster: Cluster) -> Iterator[tuple[str, Weights, CheckpointNeed]]:
-    """The checkpoints whose index could be read, that of the controller among them."""
+    """The checkpoints whose index could be read, that of the controller among them.
+
+    Before anything is changed, a node that gets the checkpoint from another one may have an old one.
+    """
     intents = list(cluster.intents.values())
     if cluster.source is not None and not cluster.source["error"] and intents:
         yield "controller", cluster.source, intents[0].checkpoint
     for host, weights, intent in cluster.having("weights"):
-        if not weights["error"]:
+        replaced = cluster.stage is Stage.PREFLIGHT and not intent.share.holds
+        if not weights["error"] and not replaced:
             yield host, weights, intent.checkpoint
 
 

@@ -429,6 +429,57 @@ class Software(TypedDict):
     baseline: dict[str, Any] | None
 
 
+class ShareMount(TypedDict):
+    """What is mounted on the directory of the weights; `options` by name, empty for one without a value.
+
+    `read_ahead_kb` is in KiB, None where the kernel says nothing about the device.
+    """
+
+    source: str
+    fstype: str
+    options: dict[str, str]
+    read_ahead_kb: int | None
+
+
+class Export(TypedDict):
+    """A directory that the node's NFS server gives to a client, with all its options."""
+
+    path: str
+    client: str
+    options: list[str]
+
+
+class Share(TypedDict):
+    """How the weights reach the node.
+
+    `kernel` names those of nfs and nfsd that the kernel has or can load, `tools` the programs that are installed.
+    `mount` is what lies on the directory of the weights, `nested` the mounts below it. `answer` says why that mount
+    gives nothing, and is empty where it does; `said` is what the last try to mount it said. `reached` is whether the
+    server takes a connection, `connections` the pairs of own and far address of those that are open.
+
+    `threads`, `rdma`, `listens` (addresses) and `exports` belong to the node's own NFS server. `files` gives size and
+    time of change by name of what the profile's directories hold, `disk_free` is in bytes. `cache_fstype` is the file
+    system under the engine's caches.
+    """
+
+    container: bool
+    kernel: list[str]
+    tools: list[str]
+    mount: ShareMount | None
+    nested: list[str]
+    answer: str
+    said: str
+    reached: bool | None
+    connections: list[tuple[str, str]]
+    threads: int
+    rdma: bool
+    listens: list[str]
+    exports: list[Export]
+    files: dict[str, list[int]]
+    disk_free: int
+    cache_fstype: str
+
+
 class NodeFacts(TypedDict, total=False):
     """Everything about one node; `reachable` is always there, `reason` only when it is False."""
 
@@ -447,6 +498,7 @@ class NodeFacts(TypedDict, total=False):
     tuning: Tuning
     footprint: Footprint
     software: Software
+    share: Share
 
 
 SCHEMA = 1

@@ -13,6 +13,7 @@ from typing import Any
 
 from .image_need import ImageNeed
 from .memory_need import MemoryNeed, from_data
+from .share import ShareWish
 from .tuning import TuningWish
 from .update_wish import UpdateWish
 
@@ -103,6 +104,7 @@ class Intent:
     tuning: TuningWish = field(default_factory=TuningWish)
     updates: UpdateWish = field(default_factory=UpdateWish)
     image_need: ImageNeed = field(default_factory=ImageNeed)
+    share: ShareWish = field(default_factory=ShareWish)
 
     @property
     def is_head(self) -> bool:
@@ -130,5 +132,6 @@ class Intent:
                 "checkpoint": CheckpointNeed.from_data(data["checkpoint"]),
                 "tuning": TuningWish.from_data(data["tuning"]),
                 "updates": UpdateWish.from_data(data["updates"]),
+                "share": ShareWish.from_data(data["share"]),
             }
         )

@@ -7,8 +7,10 @@ meta/argument_specs.yml, because Ansible does not look for misspelt names there.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from .address_plan import NODES, RING, AddressPlan, AddressPlanError, Cabling, make_plan, parse_rails
@@ -36,6 +38,7 @@ PLAN_INPUTS: Mapping[str, Spec] = {
 }
 
 # The cluster is one machine: these describe the whole of it, so each node must say the same.
+SHARING = ("share", "nfs_server", "nfs_export", "nfs_proto", "nfs_rails", "nfs_connections", "nfs_read_ahead_kb")
 SAME_ON_ALL = (
     PROFILE,
     *PLAN_INPUTS,
@@ -44,8 +47,16 @@ SAME_ON_ALL = (
     "engine_image_registry_port",
     "host_tuning_swap",
     "host_tuning_swap_gib",
+    *(f"model_store_{name}" for name in SHARING),
     "os_update_canary",
 )
+# What brings weights to the nodes that hold data of their own.
+BRINGERS = ("source", "fetch", "overlay", "prune")
+
+# A directory that stands in an export, in a unit and in a command of the shell without a quote.
+PLAIN_PATH = re.compile(r"(/[A-Za-z0-9_][A-Za-z0-9._-]*)+/?")
+# How much the kernel takes (nfs(5)).
+CONNECTIONS = (1, 16)
 
 
 @dataclass(frozen=True)
@@ -301,6 +312,60 @@ def _has_unreadable(inventory: Inventory, names: Sequence[str]) -> bool:
     return any(isinstance(inventory.value(host, name), Unreadable) for host in inventory.nodes for name in names)
 
 
+# --- how the weights are shared -------------------------------------------------------------------------------------
+
+
+def _check_share(inventory: Inventory) -> Iterator[Mistake]:
+    if _has_unreadable(inventory, [*(f"model_store_{name}" for name in SHARING), "model_store_path"]):
+        return
+    head = inventory.nodes[0]
+    value = partial(inventory.value, head)
+    mode, server = value("model_store_share"), value("model_store_nfs_server")
+    if server and mode != "nfs":
+        what = f"model_store_nfs_server is {shown(server)} with model_store_share {mode}; limit: nfs"
+        yield Mistake(ALL_NODES, what, "set model_store_share to nfs, or remove model_store_nfs_server")
+    if mode in ("nfs", "copy"):
+        yield from _shared_path_mistakes(inventory)
+    if mode == "nfs":
+        yield from _nfs_mistakes(inventory, server, value)
+
+
+def _shared_path_mistakes(inventory: Inventory) -> Iterator[Mistake]:
+    head = str(inventory.value(inventory.nodes[0], "model_store_path"))
+    for host in inventory.nodes:
+        path = str(inventory.value(host, "model_store_path"))
+        if path != head:
+            what = f"model_store_path is {path}, on {inventory.nodes[0]} it is {head}; limit: one directory for all"
+            yield Mistake(host, what, f"set it once, for the group {GROUP}")
+        elif not PLAIN_PATH.fullmatch(path):
+            what = f"model_store_path is {path}; limit: an absolute path of letters, digits, dots, _ and - to be shared"
+            yield Mistake(host, what, "choose a plainer path")
+
+
+def _nfs_mistakes(inventory: Inventory, server: object, value: Callable[[str], object]) -> Iterator[Mistake]:
+    rails, names = value("fabric_rails"), value("model_store_nfs_rails")
+    known = [rail.get("name") for rail in rails if isinstance(rail, dict)] if isinstance(rails, list) else []
+    for name in names if isinstance(names, list) else []:
+        if name not in known:
+            what = f"model_store_nfs_rails names {shown(name)}; limit: {', '.join(map(str, known))}"
+            yield Mistake(ALL_NODES, what, "name rails of fabric_rails")
+    low, high = CONNECTIONS
+    connections = value("model_store_nfs_connections")
+    if is_int(connections) and not low <= _as_int(connections) <= high:
+        what = f"model_store_nfs_connections is {connections}; limit: {low} to {high}"
+        yield Mistake(ALL_NODES, what, "write 4")
+    bringers = [name for name in BRINGERS if server and value(f"model_store_{name}")]
+    if bringers:
+        names = " and ".join(f"model_store_{name}" for name in bringers)
+        what = f"{names} would bring the weights, which all nodes mount from {shown(server)}; limit: one of both"
+        yield Mistake(ALL_NODES, what, f"remove {names}, or model_store_nfs_server")
+    # In a longer ring some nodes have no cable to the head.
+    if value("fabric_topology") == RING and len(inventory.nodes) > 3 and not server:
+        ring = f"a ring of {nodes_text(len(inventory.nodes))}"
+        what = f"model_store_share is nfs in {ring}; limit: 3, where all are neighbours"
+        yield Mistake(ALL_NODES, what, "set model_store_share to copy, which goes from neighbour to neighbour")
+
+
 # --- the profile ----------------------------------------------------------------------------------------------------
 
 
@@ -375,6 +440,7 @@ RULES: tuple[Callable[[Inventory], Iterator[Mistake]], ...] = (
     _check_equality,
     _check_addresses,
     _check_cage,
+    _check_share,
     _check_profile,
     _check_weights_source,
     _check_nccl,

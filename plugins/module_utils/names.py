@@ -31,6 +31,15 @@ NCCL_ENV_FILE = "/etc/sparkwright/nccl.env"
 ENGINE_ENV_FILE = "/etc/sparkwright/engine.env"
 LAUNCH_FILE = "/etc/sparkwright/launch.json"
 
+# Where units of ours lie, and those that share the weights over NFS.
+UNIT_FOLDER = "/etc/systemd/system"
+NFS_SERVER_UNIT = "nfs-server.service"
+RAILS_UNIT = "sparkwright-rails.service"
+READ_AHEAD_UNIT = "sparkwright-read-ahead.service"
+EXPORTS_FILE = "/etc/exports.d/60-sparkwright.exports"
+NFS_CONF_FILE = "/etc/nfs.conf.d/60-sparkwright.conf"
+NFS_SERVER_FILE = f"{UNIT_FOLDER}/{NFS_SERVER_UNIT}.d/60-sparkwright.conf"
+
 # The pure core, as the node's own start-up check imports it.
 LIBRARY = "/usr/local/lib/sparkwright"
 
@@ -44,7 +53,6 @@ BASELINE_FILE = "/var/lib/sparkwright/provisioned.json"
 APT_GUARD_FILE = "/etc/apt/apt.conf.d/60-sparkwright"
 APT_GUARD = f"{LIBRARY}/apt-guard"
 
-# The files of the pure core that the node's start-up check needs; all of them use the standard library alone.
 # What the name of a checkpoint directory ends with until it is whole.
 PARTIAL = ".partial"
 # The manifests of checkpoints, and the unit that makes one.
@@ -54,6 +62,7 @@ MANIFEST_UNIT = "sparkwright-manifest.service"
 MANIFEST_LIBRARY = f"{LIBRARY}/manifest"
 MANIFEST_FILES = ("facts", "gids", "manifest", "manifest_job", "names", "origin", "recorded")
 
+# The files of the pure core that the node's start-up check needs; all of them use the standard library alone.
 NODE_LIBRARY = (
     "arp",
     "baseline",
@@ -72,6 +81,7 @@ NODE_LIBRARY = (
     "checks_node",
     "checks_rails",
     "checks_rdma",
+    "checks_share",
     "checks_tuning",
     "checks_updates",
     "checks_weights",
@@ -80,6 +90,7 @@ NODE_LIBRARY = (
     "drift",
     "fabric_reader",
     "facts",
+    "fanout",
     "footprint_reader",
     "gids",
     "image_need",
@@ -93,6 +104,7 @@ NODE_LIBRARY = (
     "memory_need",
     "memory_reader",
     "model_shape",
+    "mounts",
     "names",
     "nccl_env",
     "netplan",
@@ -104,6 +116,8 @@ NODE_LIBRARY = (
     "reboots",
     "release",
     "safetensors_index",
+    "share",
+    "share_reader",
     "shortage",
     "software_reader",
     "startup",

@@ -24,6 +24,7 @@ from .memory_reader import read_processes
 from .names import DAEMON_FILE, ENGINE_UNIT
 from .probes import Probes
 from .release import parse_release
+from .share_reader import ShareAsked, read_share
 from .software_reader import SoftwareReader
 from .tuning_reader import TuningReader
 
@@ -39,9 +40,11 @@ SUBSETS = (
     "tuning",
     "footprint",
     "software",
+    "share",
 )
 
 NOTHING = Probes()
+UNSHARED = ShareAsked()
 
 
 class NodeReader:
@@ -62,6 +65,7 @@ class NodeReader:
         probes: Probes = NOTHING,
         image_key: str = "",
         weights_parts: Sequence[str] = (),
+        share: ShareAsked = UNSHARED,
     ) -> NodeFacts:
         """Read the named subsets.
 
@@ -78,6 +82,7 @@ class NodeReader:
             "tuning": self.tuning,
             "footprint": self.footprint,
             "software": self.software,
+            "share": lambda: read_share(self._machine, share),
         }
         if images:
             readers["image"] = lambda: read_image(self._machine, images[0], image_key)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from .address_plan import RING, AddressPlan, NodeAddresses
 from .daemon_config import INSECURE
 from .image_need import REGISTRY, ImageNeed, distribution_of, need_of
-from .intent import CheckpointNeed, Intent
+from .intent import CheckpointNeed, Intent, RailEnd
 from .inventory_rules import Inventory, plan_of
 from .profiles import draft_tokens, drafts_with_own_layer, memory_need, overrides, shape
+from .share import LOCAL, NFS, ShareWish
 from .tuning import make_wish
 from .update_wish import UpdateWish, known_bad_table
 from .weights_source import source_plan
@@ -27,7 +28,9 @@ def make_intents(
     """
     plan = plan_of(inventory)
     managed = {node.host: resolve(_text(inventory.value(node.host, "ansible_host"), node.host)) for node in plan.nodes}
-    return {node.host: _intent(inventory, plan, node, image_id, managed, build) for node in plan.nodes}
+    named = _text(inventory.value(plan.nodes[0].host, "model_store_nfs_server"), "")
+    store = resolve(named) if named else ""
+    return {node.host: _intent(inventory, plan, node, image_id, managed, build, store) for node in plan.nodes}
 
 
 def _intent(
@@ -37,6 +40,7 @@ def _intent(
     image_id: str,
     managed: Mapping[str, str],
     build: str,
+    store: str,
 ) -> Intent:
     profile: Any = inventory.profile
 
@@ -46,6 +50,7 @@ def _intent(
     source = source_plan(value, profile["weights"]["directory"])
     head, topology = plan.nodes[0].host, str(value("fabric_topology"))
     ring = topology == RING
+    share = share_wish(profile, value, plan.nodes, node, store)
     sockets = managed if ring else {other.host: other.rails[0].address for other in plan.nodes}
     need = image_need(profile, value, sockets[head], build)
     return Intent(
@@ -63,7 +68,7 @@ def _intent(
         accelerator=profile["accelerator"],
         memory=memory_need(profile, head=node.rank == 0),
         weights_path=source.path,
-        weights_pushed=source.brings,
+        weights_pushed=source.brings or not share.holds,
         image=value("engine_image_ref"),
         image_id=image_id,
         api_host=_text(inventory.value(head, "serving_api_host"), managed[head]),
@@ -87,6 +92,7 @@ def _intent(
             known_bad=known_bad_table(inventory.known_bad, value("os_update_known_bad") or ()),
         ),
         image_need=need,
+        share=share,
     )
 
 
@@ -109,6 +115,47 @@ def daemon_config(wanted: Mapping[str, Any], need: ImageNeed, head: bool) -> dic
     if not need.registry or head:
         return dict(wanted)
     return {**wanted, INSECURE: [*wanted.get(INSECURE, ()), need.registry]}
+
+
+def share_wish(
+    profile: Mapping[str, Any],
+    value: Callable[[str], Any],
+    nodes: Sequence[NodeAddresses],
+    node: NodeAddresses,
+    store: str,
+) -> ShareWish:
+    """A node's part in sharing the weights; `store` is the address of an NFS server that is none of the nodes."""
+    head, weights = nodes[0], profile["weights"]
+    draft = [weights["draft"]["directory"]] if weights.get("draft") else []
+    wish = ShareWish(
+        mode=str(value("model_store_share")),
+        path=str(value("model_store_path")).rstrip("/"),
+        folders=(weights["directory"], *draft),
+        proto=str(value("model_store_nfs_proto")),
+        connections=int(value("model_store_nfs_connections")),
+        read_ahead_kb=int(value("model_store_nfs_read_ahead_kb")),
+        threads=int(value("model_store_nfs_threads")),
+        cache=str(value("serving_cache_path")),
+    )
+    if wish.mode != NFS:
+        return replace(wish, holds=wish.mode == LOCAL or node.host == head.host)
+    if store:
+        return replace(wish, holds=False, server=store, remote=_text(value("model_store_nfs_export"), wish.path))
+    if node.host == head.host:
+        clients = tuple(peer for rail in head.rails for peer in rail.peers.values())
+        return replace(wish, clients=clients, listen=tuple(rail.address for rail in head.rails))
+    rail = rail_to(node, head.host, value("model_store_nfs_rails") or ())
+    return replace(wish, holds=False, server=rail.peers[head.host], remote=wish.path, address=rail.address)
+
+
+def rail_to(node: NodeAddresses, head: str, names: Sequence[str]) -> RailEnd:
+    """The rail over which a node mounts: the first one, or of those named the one whose turn it is by rank.
+
+    The rules of the inventory have seen to it that such a rail leads to the head.
+    """
+    leading = [rail for rail in node.rails if head in rail.peers]
+    named = [rail for name in names for rail in leading if rail.name.split(".link")[0] == name]
+    return named[(node.rank - 1) % len(named)] if names else leading[0]
 
 
 def checkpoint_need(profile: Mapping[str, Any]) -> CheckpointNeed:

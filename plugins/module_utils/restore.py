@@ -24,6 +24,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from .names import DAEMON_FILE, ENGINE_UNIT_FILE, REGISTRY_UNIT_FILES
+from .share_undo import SHARE
 from .tuning_undo import TUNING
 from .undo import Step
 from .units import ENABLED, MASKED, Unit
@@ -137,6 +138,7 @@ UNDO: Mapping[str, Undo] = {
     "links": undo_links,
     "sysctl": undo_sysctl,
     **TUNING,
+    **SHARE,
     "holds": undo_holds,
 }
 

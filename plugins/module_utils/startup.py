@@ -19,24 +19,26 @@ from .checks import Check, Cluster, Stage, refusals
 from .intent import Intent
 from .names import LAUNCH_FILE
 from .node_reader import NodeReader
+from .share_reader import asked_of
 
 # Memory comes back up to a minute after a container has stopped, so a shortage is looked at again for that long; and so
-# are the rails after a boot, as links train for seconds and nothing waits for an optional interface.
+# are the rails after a boot and what comes over them, as links train for seconds and nothing waits for an optional
+# interface.
 MEMORY = ("memory.headroom", "memory.boot-guard")
-RAILS = "fabric."
+RAILS = ("fabric.", "share.")
 LATE_SECONDS = 75
 PAUSE = 5
 # Age of a machine, in seconds, up to which its rails may still be on their way; a Spark boots within two minutes.
 BOOT_SECONDS = 900
 
-SUBSETS = ("memory", "processes", "fabric", "runtime", "weights", "serving")
+SUBSETS = ("memory", "processes", "fabric", "runtime", "weights", "serving", "share")
 
 
 def check(launch: dict[str, Any]) -> list[Check]:
     """The reasons why this node must not start its engine now."""
     intent = Intent.from_data(launch["intent"])
     reader = NodeReader(launch["hardware_root"])
-    facts = reader.read(SUBSETS, weights_path=intent.weights_path, images=[intent.image])
+    facts = reader.read(SUBSETS, weights_path=intent.weights_path, images=[intent.image], share=asked_of(intent.share))
     cluster = Cluster({intent.host: facts}, {intent.host: intent})
     return refusals(run_checks(cluster, Stage.LAUNCH))
 

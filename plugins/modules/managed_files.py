@@ -36,6 +36,12 @@ options:
         type: str
         choices: [text, digest]
         default: text
+  record:
+    description:
+      - What else was there before, by section of the record and name, for what the files bring about later. It is
+        remembered before the first of them is written.
+    type: dict
+    default: {}
 author: [Sparkwright (@sparkwright)]
 """
 
@@ -117,9 +123,11 @@ def difference(wanted: dict[str, Any], text: str | None, mode: int | None) -> di
     return {**headers, "before": text or "", "after": wanted["content"]}
 
 
-def apply(changed: list[dict[str, Any]]) -> list[str]:
+def apply(changed: list[dict[str, Any]], record: Mapping[str, dict[str, Any]]) -> list[str]:
     """Record, then write; the result names the files that were recorded. Raises ValueError like `remember`."""
     os.umask(0o022)
+    for section, entries in record.items():
+        remember(section, entries)
     for wanted in changed:
         live = LIVE.get(str(Path(wanted["path"]).parent))
         if live:
@@ -134,7 +142,8 @@ def main() -> None:
     """Compare, record, write."""
     module = AnsibleModule(
         argument_spec={
-            "files": {"type": "list", "elements": "dict", "options": FILE, "required": True, "no_log": False}
+            "files": {"type": "list", "elements": "dict", "options": FILE, "required": True, "no_log": False},
+            "record": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
@@ -147,7 +156,7 @@ def main() -> None:
     recorded: list[str] = []
     if changed and not module.check_mode:
         try:
-            recorded = apply(changed)
+            recorded = apply(changed, module.params["record"])
         except ValueError as error:
             module.fail_json(msg=str(error))
     paths = [wanted["path"] for wanted in changed]

@@ -17,8 +17,8 @@ options:
     description: What to read. Less is faster.
     type: list
     elements: str
-    choices: [platform, memory, processes, fabric, runtime, image, weights, serving, tuning, footprint, software]
-    default: [platform, memory, processes, fabric, runtime, image, weights, serving, tuning, footprint, software]
+    choices: [platform, memory, processes, fabric, runtime, image, weights, serving, tuning, footprint, software, share]
+    default: [platform, memory, processes, fabric, runtime, image, weights, serving, tuning, footprint, software, share]
   probe_paths:
     description: Also send pings of the full MTU, unfragmented, to every peer on every rail.
     type: bool
@@ -54,6 +54,27 @@ options:
     type: list
     elements: str
     default: []
+  share:
+    description: How the weights reach the node, as far as it must be asked for. Filled in from the inventory.
+    type: dict
+    suboptions:
+      path:
+        description: Directory of the weights.
+        type: path
+        default: ""
+      server:
+        description: Address of the NFS server that must answer; empty for none.
+        type: str
+        default: ""
+      folders:
+        description: Directories below whose files are wanted with their sizes.
+        type: list
+        elements: str
+        default: []
+      cache:
+        description: Directory of the engine's caches.
+        type: path
+        default: ""
   pings:
     description: The pings to send. Filled in from the address plan.
     type: list
@@ -147,6 +168,9 @@ node:
     tuning:
       description: Kernel settings, swap, journal, the protection of ssh, earlyoom, kernel arguments.
       type: dict
+    share:
+      description: Mounts and exports of the weights, the NFS server, the files of copies, the disk of the caches.
+      type: dict
     footprint:
       description: Processes, memory by unit, swap in use, size of the journal, open ports.
       type: dict
@@ -159,6 +183,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.node_reader import SUBSETS, NodeReader
 from ansible_collections.sparkwright.cluster.plugins.module_utils.probes import Probes
+from ansible_collections.sparkwright.cluster.plugins.module_utils.share_reader import ShareAsked
 
 
 def main() -> None:
@@ -167,6 +192,12 @@ def main() -> None:
         "address": {"type": "str", "required": True},
         "peer": {"type": "str", "required": True},
         "size": {"type": "int", "required": True},
+    }
+    share = {
+        "path": {"type": "path", "default": ""},
+        "server": {"type": "str", "default": ""},
+        "folders": {"type": "list", "elements": "str", "default": []},
+        "cache": {"type": "path", "default": ""},
     }
     arp = {"netdev": {"type": "str"}, "address": {"type": "str", "required": True}}
     module = AnsibleModule(
@@ -180,6 +211,7 @@ def main() -> None:
             "images": {"type": "list", "elements": "str", "default": []},
             "image_key": {"type": "str", "default": "", "no_log": False},
             "sysctls": {"type": "list", "elements": "str", "default": []},
+            "share": {"type": "dict", "options": share, "apply_defaults": True},
             "pings": {"type": "list", "elements": "dict", "options": ping, "default": []},
             "neighbours": {"type": "bool", "default": False},
             "arp": {"type": "list", "elements": "dict", "options": arp, "default": []},
@@ -196,6 +228,7 @@ def main() -> None:
         probes,
         asked["image_key"],
         asked["weights_parts"],
+        ShareAsked(**asked["share"]),
     )
     module.exit_json(changed=False, node=node)
 

@@ -99,6 +99,54 @@ updates:
       description: Argument list of a container that looks at the GPU and ends.
       type: list
       elements: str
+share:
+  description: What makes the weights reach the node; null when its facts were not read.
+  returned: success
+  type: dict
+  contains:
+    mode:
+      description: One of nfs, copy and local.
+      type: str
+    holds:
+      description: Whether the node has data of its own before anything is shared.
+      type: bool
+    files:
+      description: The files of the NFS server or client, as for C(managed_files).
+      type: list
+      elements: dict
+    record:
+      description: What to record before, section by section.
+      type: dict
+    packages:
+      description: The packages that the node lacks.
+      type: list
+      elements: str
+    serves:
+      description: Whether the node exports.
+      type: bool
+    server_current:
+      description: Whether its NFS server runs as it should.
+      type: bool
+    exports_current:
+      description: Whether it exports to every client.
+      type: bool
+    mounts:
+      description: Whether the node mounts.
+      type: bool
+    mounted:
+      description: Whether the mount is there as it should be.
+      type: bool
+    remount:
+      description: Whether what is mounted must go first.
+      type: bool
+    unit:
+      description: The mount unit of the directory.
+      type: str
+    copy:
+      description:
+        - The node's part in a copy; null for another mode. C(rounds) has for each round what it copies, C(told) what a
+          person is told, C(surplus) files to remove, C(listen) and C(config) what the next node reads from.
+      type: dict
 weights_current:
   description: Whether the node's checkpoint is whole and the same as the controller's.
   returned: success

@@ -21,6 +21,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.memory_need im
 from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import env_file, nccl_env
 from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import render_netplan
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import INDEX_NAME
+from ansible_collections.sparkwright.cluster.plugins.module_utils.share import ShareWish
 
 REPO = Path(__file__).resolve().parents[2]
 HARDWARE = REPO / "lab" / "hardware"
@@ -86,6 +87,7 @@ def intent(rank: int = 0, count: int = 4, **changes) -> Intent:
         master_port=29501,
         daemon_config={"log-driver": "json-file"},
         tuning=wish(),
+        share=ShareWish(path="/models", folders=("big",), cache="/var/cache/sparkwright"),
     )
     return replace(whole, **changes)
 
@@ -247,6 +249,29 @@ def node_facts(rank: int = 0, serving: bool = False) -> dict:
         "tuning": tuned(),
         "footprint": footprint(),
         "software": software(),
+        "share": share(),
+    }
+
+
+def share() -> dict:
+    """A node whose weights are on its own disk, with a kernel that knows NFS."""
+    return {
+        "container": False,
+        "kernel": ["nfs", "nfsd"],
+        "tools": [],
+        "mount": None,
+        "nested": [],
+        "answer": "",
+        "said": "",
+        "reached": None,
+        "connections": [],
+        "threads": 0,
+        "rdma": False,
+        "listens": [],
+        "exports": [],
+        "files": {},
+        "disk_free": 10**12,
+        "cache_fstype": "ext4",
     }
 
 

@@ -8,7 +8,19 @@ from builders import GONE, cluster
 from ansible_collections.sparkwright.cluster.plugins.module_utils.catalogue import CATALOGUE, run_checks
 from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import Stage, Status, refusals
 
-SECTIONS = ("platform", "memory", "processes", "fabric", "runtime", "image", "weights", "serving", "tuning", "software")
+SECTIONS = (
+    "platform",
+    "memory",
+    "processes",
+    "fabric",
+    "runtime",
+    "image",
+    "weights",
+    "serving",
+    "tuning",
+    "software",
+    "share",
+)
 
 
 @pytest.mark.parametrize("section", SECTIONS)

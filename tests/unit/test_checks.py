@@ -92,6 +92,7 @@ def test_checks_come_in_the_order_of_a_look_at_a_node():
         "checks_fabric",
         "checks_nccl",
         "checks_rdma",
+        "checks_share",
         "checks_weights",
         "checks_image",
         "checks_launch",

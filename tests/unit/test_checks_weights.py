@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from builders import GONE, SHARD1, SHARD2, cluster, findings, weights
 
+from ansible_collections.sparkwright.cluster.plugins.module_utils.catalogue import run_checks
+from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import Stage, refusals
 from ansible_collections.sparkwright.cluster.plugins.module_utils.intent import CheckpointNeed
 from ansible_collections.sparkwright.cluster.plugins.module_utils.manifest import compare
 from ansible_collections.sparkwright.cluster.plugins.module_utils.meminfo import GIB
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import fingerprint
+from ansible_collections.sparkwright.cluster.plugins.module_utils.share import ShareWish
 
 SPARK2 = "spark2"
 WHOLE = fingerprint(weights())
@@ -204,6 +207,37 @@ def test_the_source_is_looked_at_before_it_is_copied():
 )
 def test_what_is_close_and_right(changes):
     assert findings(cluster(**changes)) == []
+
+
+COPIED = {"*": {**PUSHED["*"], "checkpoint": CheckpointNeed(sources=("a/b@new",), prefixes=GUESSING)}} | {
+    f"spark{n}": {"share": ShareWish(mode="copy", path="/models", folders=("big",), holds=n == 1)} for n in range(1, 5)
+}
+OF_A_COPY = ("weights.revision", "weights.layers", "weights.space")
+
+
+@pytest.mark.parametrize(
+    ("stage", "refused"),
+    [
+        (Stage.PREFLIGHT, []),
+        (Stage.WEIGHTS, ["weights.layers", "weights.revision"]),
+        (Stage.LAUNCH, ["weights.layers"]),
+    ],
+)
+def test_an_old_copy_counts_only_after_it_was_overwritten(stage, refused):
+    """Its disk is full, too: of that `share.room` tells."""
+    new = {"sources": ["a/b@new"], "prefixes": {"model.layers.78.": 5}}
+    facts = {(f"spark{n}", "weights", key): value for n in (1, 3, 4) for key, value in new.items()}
+    facts |= {(SPARK2, "weights", key): value for key, value in (("sources", ["a/b@old"]), ("disk_used", 0))}
+    facts[SPARK2, "weights", "disk_free"] = 0
+    found = cluster(facts=facts, intents=COPIED, source={**weights(), **new})
+    lines = [(one.host, one.id) for one in refusals(run_checks(found, stage)) if one.id in OF_A_COPY]
+    assert sorted(lines) == [(SPARK2, one) for one in refused]
+
+
+def test_what_the_head_itself_has_counts_before_it_is_shared():
+    facts = {(f"spark{n}", "weights", "sources"): ["a/b@old"] for n in range(1, 5)}
+    found = run_checks(cluster(facts=facts, intents=COPIED), Stage.PREFLIGHT)
+    assert [one.host for one in refusals(found) if one.id == "weights.revision"] == ["spark1"]
 
 
 @pytest.mark.parametrize(("count", "more"), [(3, ""), (6, " and 3 more")])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import yaml
+from builders import REPO
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.inventory_rules import (
     Inventory,
@@ -478,3 +480,85 @@ def test_how_the_checkpoint_gets_onto_the_nodes(fetch, line):
 def test_a_source_that_cannot_be_evaluated_has_one_line():
     found = lines(inventory(spark2={"model_store_fetch": Unreadable("no such file")}, profile=BIG))
     assert found == ["spark2: model_store_fetch cannot be evaluated: no such file; remedy: define what it refers to"]
+
+
+STORE_SPECS = REPO / "roles" / "model_store" / "meta" / "argument_specs.yml"
+NFS = {"model_store_share": "nfs"}
+COPY = {"model_store_share": "copy"}
+SHARING_SPECS = SPECS | {
+    "model_store": yaml.safe_load(STORE_SPECS.read_text(encoding="utf-8"))["argument_specs"]["main"]["options"]
+}
+PLAINER = (
+    "all nodes: model_store_path is {0}; limit: an absolute path of letters, digits, dots, _ and - to be shared;"
+    " remedy: choose a plainer path"
+)
+STORE = "model_store_path"
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"everywhere": {"model_store_share": "local", "model_store_nfs_server": "nas"}},
+            'all nodes: model_store_nfs_server is "nas" with model_store_share local; limit: nfs; remedy: set'
+            " model_store_share to nfs, or remove model_store_nfs_server",
+        ),
+        (
+            {
+                "everywhere": {
+                    **NFS,
+                    STORE: "/m",
+                    "model_store_nfs_server": "nas",
+                    "model_store_overlay": {"base": "base", "overlay": "layer"},
+                }
+            },
+            'all nodes: model_store_overlay would bring the weights, which all nodes mount from "nas"; limit: one of'
+            " both; remedy: remove model_store_overlay, or model_store_nfs_server",
+        ),
+        (
+            {"everywhere": {**COPY, STORE: "/srv/models"}, "spark3": {STORE: "/data/models"}},
+            "spark3: model_store_path is /data/models, on spark1 it is /srv/models; limit: one directory for all;"
+            " remedy: set it once, for the group sparks",
+        ),
+        ({"everywhere": {**NFS, STORE: "/srv/my models"}}, PLAINER.format("/srv/my models")),
+        ({"everywhere": {**COPY, STORE: "/srv/$(id)"}}, PLAINER.format("/srv/$(id)")),
+        ({"everywhere": {**COPY, STORE: "/srv/../etc"}}, PLAINER.format("/srv/../etc")),
+        ({"everywhere": {**COPY, STORE: "models"}}, PLAINER.format("models")),
+        (
+            {"everywhere": {**NFS, STORE: "/m", "model_store_nfs_rails": ["rail0", "rail7"]}},
+            'all nodes: model_store_nfs_rails names "rail7"; limit: rail0, rail1; remedy: name rails of fabric_rails',
+        ),
+        (
+            {"everywhere": {**NFS, STORE: "/m", "model_store_nfs_connections": 17}},
+            "all nodes: model_store_nfs_connections is 17; limit: 1 to 16; remedy: write 4",
+        ),
+        (
+            {"everywhere": {**NFS, STORE: "/m", "fabric_topology": "ring", "fabric_rails": POOLS}},
+            "all nodes: model_store_share is nfs in a ring of 4 nodes; limit: 3, where all are neighbours; remedy: set"
+            " model_store_share to copy, which goes from neighbour to neighbour",
+        ),
+        (
+            {"everywhere": {STORE: "/m", "model_store_share": "copy"}, "spark2": {"model_store_share": "nfs"}},
+            'all nodes: model_store_share differs: "copy" on spark1 and spark3 and spark4, "nfs" on spark2; remedy:'
+            " set it once, for the group sparks",
+        ),
+    ],
+)
+def test_how_the_weights_are_shared(changes, line):
+    assert lines(replace(inventory(**changes), role_specs=SHARING_SPECS)) == [line]
+
+
+@pytest.mark.parametrize(
+    ("count", "everywhere"),
+    [
+        (4, {STORE: "/srv/my models"}),
+        (4, {**COPY, STORE: "/srv/models/"}),
+        (4, {**NFS, STORE: "/srv/models-2/a-b_c.1", "model_store_nfs_rails": ["rail1", "rail0"]}),
+        (3, {**NFS, "fabric_topology": "ring", "fabric_rails": POOLS}),
+        (4, {**NFS, "fabric_topology": "ring", "fabric_rails": POOLS, "model_store_nfs_server": "10.0.0.9"}),
+        (4, {**COPY, "fabric_topology": "ring", "fabric_rails": POOLS}),
+    ],
+)
+def test_ways_to_share_that_are_right(count, everywhere):
+    subject = inventory(count, everywhere, profile={"parallel": {"tp": 1, "pp": count, "dcp": 1}})
+    assert lines(replace(subject, role_specs=SHARING_SPECS)) == []

@@ -52,6 +52,24 @@ def test_what_was_there_is_kept_once(tmp_path, record):
     assert path.read_text() == "second\n"
 
 
+def test_what_files_bring_about_is_recorded_before_they_are_written(tmp_path, record):
+    path = tmp_path / "file"
+    before = {"nfs_server": {"nfs-server.service": {"active": True}}}
+    run_module(managed_files.main, files=[wanted(path)], record=before)
+    assert load(record)["nfs_server"] == before["nfs_server"]
+    later = {"nfs_server": {"nfs-server.service": {"active": False}}}
+    run_module(managed_files.main, files=[wanted(path, "other\n")], record=later)
+    assert load(record)["nfs_server"] == before["nfs_server"]
+
+
+def test_without_a_change_nothing_is_recorded(tmp_path, record):
+    path = tmp_path / "file"
+    path.write_text("new\n")
+    path.chmod(0o644)
+    run_module(managed_files.main, files=[wanted(path)], record={"nfs_server": {"a": {}}})
+    assert "nfs_server" not in load(record)
+
+
 def test_check_mode_writes_nothing(tmp_path, record):
     path = tmp_path / "file"
     found = write(wanted(path), check_mode=True)

@@ -13,6 +13,7 @@ from ansible_collections.sparkwright.cluster.plugins.action.node_facts import (
     wire_probes,
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.address_plan import Rail
+from ansible_collections.sparkwright.cluster.plugins.module_utils.share_reader import ShareAsked
 from ansible_collections.sparkwright.cluster.plugins.modules import node_facts
 
 PING = {"address": "192.168.100.10", "peer": "192.168.100.11", "size": 8972}
@@ -29,15 +30,24 @@ def asked(monkeypatch):
 
 def test_the_module_asks_for_nothing_on_the_wire_unless_told_to(asked):
     run_module(node_facts.main, subsets=["fabric"])
-    ((_, _, _, probes, _),) = asked
+    ((_, _, _, probes, *_),) = asked
     assert (list(probes.pings), probes.neighbours, list(probes.arp)) == ([], False, [])
 
 
 def test_the_module_hands_its_probes_on(asked):
     run_module(node_facts.main, pings=[PING], neighbours=True, arp=[{"address": "192.168.100.10"}])
-    ((_, _, _, probes, _),) = asked
+    ((_, _, _, probes, *_),) = asked
     assert (probes.pings, probes.neighbours) == ([PING], True)
     assert probes.arp == [{"netdev": None, "address": "192.168.100.10"}]
+
+
+def test_the_module_hands_on_what_is_asked_about_the_weights(asked):
+    run_module(node_facts.main, subsets=["share"])
+    run_module(node_facts.main, share={"path": "/models", "server": "192.168.100.10", "folders": ["big"]})
+    assert [arguments[-1] for arguments in asked] == [
+        ShareAsked("", "", [], ""),
+        ShareAsked("/models", "192.168.100.10", ["big"], ""),
+    ]
 
 
 def test_every_far_end_of_every_rail_is_pinged_with_a_full_frame():

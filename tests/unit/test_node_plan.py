@@ -1,13 +1,15 @@
-"""What the plan of a node says about fabric, Docker and image: what is due, and what must be known first."""
+"""What the plan of a node says about fabric, Docker, image and weights: what is due, and what must be known first."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+import sharing
 from ansible.errors import AnsibleActionFail
-from builders import GONE, IMAGE, NETDEV0, OTHER_IMAGE_ID, cluster, intent, node_facts, rails
+from builders import GONE, IMAGE, NETDEV0, OTHER_IMAGE_ID, SHARD1, SHARD2, cluster, intent, node_facts, rails
 from wiring import NETDEVS, joined, planned, spark
 
 from ansible_collections.sparkwright.cluster.plugins.action.node_plan import (
@@ -15,6 +17,7 @@ from ansible_collections.sparkwright.cluster.plugins.action.node_plan import (
     daemon_restart,
     fabric_data,
     image_data,
+    share_data,
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.image_need import ImageNeed
 from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import render_netplan
@@ -153,3 +156,81 @@ def test_where_the_head_gets_it_from(archive, context, source):
 def test_an_image_that_was_not_read_has_no_plan():
     found = cluster(facts={("spark1", "image"): GONE})
     assert image_data(None, found, "spark1") is None
+
+
+# --- how the weights reach the node ---------------------------------------------------------------------------------
+
+
+def over_nfs(rank, **changes):
+    host = f"spark{rank + 1}"
+    section = {(host, "share"): {**sharing.facts(rank), **changes}}
+    return share_data(cluster(facts=section, intents={host: {"share": sharing.wish(rank)}}), host)
+
+
+def test_a_node_that_mounts_as_planned_needs_nothing():
+    found = over_nfs(1)
+    assert (found["mode"], found["holds"], found["mounts"], found["serves"]) == ("nfs", False, True, False)
+    assert (found["mounted"], found["remount"], found["packages"], found["copy"]) == (True, False, [], None)
+    assert found["unit"] == "models.mount"
+
+
+def test_a_new_head_needs_packages_a_server_and_exports():
+    found = over_nfs(0, tools=[], threads=0, listens=[], exports=[])
+    assert (found["serves"], found["server_current"], found["exports_current"]) == (True, False, False)
+    assert found["packages"] == ["nfs-kernel-server"]
+    assert found["record"] == {"nfs_server": {"nfs-server.service": {"active": False}}}
+    assert [file["path"].split("/")[2] for file in found["files"]] == ["exports.d", "nfs.conf.d", "systemd", "systemd"]
+
+
+FILES = {f"big/{name}": [5, 100] for name in (SHARD1, SHARD2, "model.safetensors.index.json")}
+COPY = replace(sharing.wish(), mode="copy", clients=(), listen=())
+
+
+def copies(host, **changes):
+    """The part of a host in a copy from spark1, which has all files; the others have what `changes` says."""
+    hosts = [f"spark{n}" for n in range(1, 5)]
+    sections = {(one, "share"): {**node_facts()["share"], "files": {}} for one in hosts}
+    sections[("spark1", "share")]["files"] = FILES
+    for one, changed in changes.items():
+        sections[(one, "share")] |= changed
+    return share_data(cluster(facts=sections, intents={"*": {"share": COPY}}), host)["copy"]
+
+
+def test_every_node_but_the_last_lets_the_next_one_read():
+    rounds = [copies(f"spark{n}")["rounds"] for n in range(1, 5)]
+    assert rounds[0] == [[]] * len(rounds[1])
+    for number, own in enumerate(rounds[1:], 1):
+        pulled = [name for one in own for pull in one for name in pull["files"]]
+        assert sorted(pulled) == sorted(FILES)
+        assert {pull["source"] for one in own for pull in one} <= {f"192.168.10{rail}.{9 + number}" for rail in (0, 1)}
+    assert copies("spark2")["listen"] == ["192.168.100.11", "192.168.101.11"]
+    assert "hosts allow = 192.168.100.12 192.168.101.12\n" in copies("spark2")["config"]
+    assert copies("spark4")["listen"] == []
+    assert len(copies("spark1")["told"]) == len(rounds[0])
+
+
+def test_what_the_head_lacks_is_removed_and_what_is_there_is_not_copied():
+    have = {"files": {**FILES, "big/old.safetensors": [1, 1]}}
+    found = copies("spark2", spark2=have, spark3=have, spark4=have)
+    assert (found["rounds"], found["listen"]) == ([], [])
+    assert found["surplus"] == ["/models/big/old.safetensors"]
+
+
+def test_as_long_as_the_head_is_not_whole_nothing_is_copied_and_nothing_removed():
+    hosts = {(f"spark{n}", "share", "files"): {"big/own": [1, 1]} for n in (2, 3, 4)}
+    damaged = {("spark1", "weights", "error"): "has no index", ("spark1", "share", "files"): {}}
+    found = share_data(cluster(facts={**hosts, **damaged}, intents={"*": {"share": COPY}}), "spark2")["copy"]
+    assert (found["rounds"], found["surplus"], found["listen"]) == ([], [], [])
+
+
+def test_a_copy_that_does_not_fit_is_refused_before_it_begins():
+    with pytest.raises(AnsibleActionFail) as error:
+        copies("spark3", spark1={"files": {"big/a": [5 * 10**9, 1]}}, spark3={"disk_free": 10**9})
+    assert str(error.value) == (
+        "spark3: 1.00 GB are free at /models; limit: 5.00 GB, which are to be copied; remedy: free some space, or set"
+        " model_store_path to a larger disk"
+    )
+
+
+def test_a_share_that_was_not_read_has_no_plan():
+    assert share_data(cluster(facts={("spark1", "share"): GONE}), "spark1") is None

@@ -30,6 +30,15 @@ def inventory(everywhere=None, profile=PROFILE, **hosts):
         "fabric_host_offset": 10,
         "model_store_path": "/var/lib/models",
         "model_store_source": "",
+        "model_store_share": "local",
+        "model_store_nfs_server": "",
+        "model_store_nfs_export": "",
+        "model_store_nfs_proto": "tcp",
+        "model_store_nfs_rails": [],
+        "model_store_nfs_connections": 4,
+        "model_store_nfs_read_ahead_kb": 16384,
+        "model_store_nfs_threads": 16,
+        "serving_cache_path": "/var/cache/sparkwright",
         "engine_image_ref": IMAGE,
         "engine_image_archive": "",
         "engine_image_build": {},
@@ -82,6 +91,7 @@ def test_intents_are_in_the_order_of_the_ranks():
         ({"model_store_source": "/srv/model"}, "weights_pushed", True),
         ({"model_store_fetch": [{"repo": "a/b", "revision": REVISION}]}, "weights_pushed", True),
         ({"model_store_overlay": {"base": "base", "overlay": "layer"}}, "weights_pushed", True),
+        ({"model_store_share": "copy"}, "weights_pushed", True),
         ({"serving_free_memory": True}, "free_memory", True),
         ({}, "free_memory", False),
     ],
@@ -205,3 +215,62 @@ def test_a_draft_of_its_own_needs_no_layer_of_the_checkpoint():
 
 def test_a_profile_without_a_model_asks_for_nothing():
     assert checkpoint_need({**PROFILE, "model": None}) == CheckpointNeed({}, {}, {})
+
+
+NFS = {"model_store_share": "nfs"}
+
+
+def shares(everywhere, **hosts):
+    return {host: intent.share for host, intent in make_intents(inventory(everywhere, **hosts), "").items()}
+
+
+def test_over_nfs_the_head_exports_to_every_address_of_the_others_on_the_rails():
+    found = shares(NFS)
+    assert found["spark1"].holds
+    assert found["spark1"].listen == ("192.168.100.10", "192.168.101.10")
+    assert found["spark1"].clients == tuple(f"192.168.10{rail}.{11 + n}" for rail in (0, 1) for n in range(3))
+    assert (found["spark1"].server, found["spark3"].clients, found["spark3"].holds) == ("", (), False)
+    assert (found["spark3"].server, found["spark3"].address) == ("192.168.100.10", "192.168.100.12")
+    assert (found["spark3"].remote, found["spark3"].path) == ("/var/lib/models", "/var/lib/models")
+
+
+@pytest.mark.parametrize(
+    ("rails", "servers"),
+    [
+        ([], ["100", "100", "100"]),
+        (["rail1"], ["101", "101", "101"]),
+        (["rail0", "rail1"], ["100", "101", "100"]),
+    ],
+)
+def test_the_nodes_mount_over_the_named_rails_in_turn(rails, servers):
+    found = shares({**NFS, "model_store_nfs_rails": rails})
+    assert [found[f"spark{n}"].server for n in (2, 3, 4)] == [f"192.168.{rail}.10" for rail in servers]
+
+
+def test_in_a_ring_a_node_mounts_over_its_own_link_to_the_head():
+    ring = inventory({**NFS, "fabric_topology": "ring", "model_store_nfs_rails": ["rail1"]})
+    hosts = {host: values for host, values in ring.hostvars.items() if host != "spark4"}
+    three = replace(ring, hostvars=hosts, groups={"sparks": list(hosts)}, play_hosts=list(hosts))
+    found = {host: intent.share for host, intent in make_intents(three, "").items()}
+    assert (found["spark2"].server, found["spark2"].address) == ("192.168.101.0", "192.168.101.1")
+    assert (found["spark3"].server, found["spark3"].address) == ("192.168.101.5", "192.168.101.4")
+    assert set(found["spark1"].clients) == {f"192.168.10{rail}.{end}" for rail in (0, 1) for end in (1, 4)}
+
+
+def test_from_a_server_of_somebody_else_all_nodes_mount():
+    named = {**NFS, "model_store_nfs_server": "nas.lan", "model_store_nfs_export": "/tank/models"}
+    answers = {"nas.lan": "10.0.0.99"}
+    found = make_intents(inventory(named), "", lambda name: answers.get(name, name))
+    for intent in found.values():
+        assert (intent.share.server, intent.share.remote, intent.share.address) == ("10.0.0.99", "/tank/models", "")
+        assert (intent.share.holds, intent.share.clients, intent.weights_pushed) == (False, (), True)
+
+
+@pytest.mark.parametrize(("mode", "holding"), [("local", [1, 2, 3, 4]), ("copy", [1]), ("nfs", [1])])
+def test_who_holds_data_before_anything_is_shared(mode, holding):
+    found = shares({"model_store_share": mode})
+    assert [host for host, share in found.items() if share.holds] == [f"spark{n}" for n in holding]
+
+
+def test_a_draft_in_a_directory_of_its_own_is_shared_as_well():
+    assert shares({})["spark1"].folders == ("glm52-awq-15pct", "glm52-awq-15pct-draft")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from builders import HARDWARE, REPO, intent, node_facts
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils import startup
 from ansible_collections.sparkwright.cluster.plugins.module_utils.names import NODE_LIBRARY
+from ansible_collections.sparkwright.cluster.plugins.module_utils.share import ShareWish
 
 SOURCES = REPO / "plugins" / "module_utils"
 
@@ -69,7 +71,8 @@ def node(tmp_path, monkeypatch):
         def __init__(self, hardware_root):
             assert hardware_root == "/hardware"
 
-        def read(self, subsets, weights_path, images):
+        def read(self, subsets, weights_path, images, share):
+            assert share.path == "/models"
             assert (weights_path, images) == ("/models/big", ["registry.example/vllm:1"])
             return {name: value for name, value in facts.items() if name != "platform"}
 
@@ -141,6 +144,25 @@ def test_rails_that_come_late_after_a_boot_are_waited_for(node, pauses, monkeypa
     link = node["fabric"]["netdevs"]["enp1s0f0np0"]
     late, link["addresses"] = link["addresses"], []
     pauses.append(lambda now: link.update(addresses=late if now >= 5 else []))
+    assert startup.main(["check"]) == 0
+
+
+def test_a_missing_mount_is_refused_and_waited_for_after_a_boot_alone(node, pauses, monkeypatch, capsys):
+    wish = ShareWish(mode="nfs", path="/models", server="192.168.100.10", remote="/models", address="192.168.100.11")
+    launch = json.loads((Path(startup.LAUNCH_FILE)).read_text())
+    launch["intent"] = intent(1, share=wish).as_data()
+    Path(startup.LAUNCH_FILE).write_text(json.dumps(launch))
+    node["share"] |= {"reached": True}
+    pauses.append(lambda now: pytest.fail("it paused"))
+    assert startup.main(["check"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "refused: spark2: nothing is mounted on /models; limit: 192.168.100.10:/models, over NFS; remedy: run site.yml,"
+        " or `systemctl start models.mount`"
+    ]
+    monkeypatch.setattr(startup, "BOOT_SECONDS", DAY + 1)
+    options = {"ro": "", "hard": "", "vers": "4.2", "proto": "tcp", "addr": "192.168.100.10"}
+    late = {"source": "192.168.100.10:/models", "fstype": "nfs4", "options": options, "read_ahead_kb": 128}
+    pauses[:] = [lambda now: node["share"].update(mount=late)]
     assert startup.main(["check"]) == 0
 
 
