@@ -14,6 +14,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.daemon_config 
     parse,
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import has_image
+from ansible_collections.sparkwright.cluster.plugins.module_utils.launch import deployment
 from ansible_collections.sparkwright.cluster.plugins.module_utils.lifecycle import state_of
 from ansible_collections.sparkwright.cluster.plugins.module_utils.names import (
     ENGINE_ENV_FILE,
@@ -69,9 +70,6 @@ class ActionModule(ActionBase):
             "image_current": image_current(intent, facts),
             "launch": launch_data(launch_of(plan, intent, facts), plan, intent),
             "state": str(state_of(cluster)),
-            "model": plan.profile["serve"]["name"],
-            "api_url": f"http://{intent.api_host}:{intent.api_port}",
-            "ready_minutes": plan.profile["serve"].get("ready_minutes", READY_MINUTES),
         }
 
 
@@ -158,6 +156,12 @@ def launch_data(rendered, plan, intent) -> dict[str, object] | None:
         "hardware_root": plan.value(intent.host, "sparkwright_hardware_root"),
         "intent": intent.as_data(),
         "argv": list(rendered.argv),
+        "hosts": list(plan.intents),
+        "deployment": deployment(plan.profile, list(plan.intents), intent.image_id or intent.image),
+        "model": plan.profile["serve"]["name"],
+        "ready_minutes": plan.profile["serve"].get("ready_minutes", READY_MINUTES),
+        "stage_minutes": dict(plan.profile["serve"].get("stage_minutes", {})),
+        "watchdog": bool(plan.value(intent.head, "serving_watchdog")),
     }
     return {
         "argv": list(rendered.argv),

@@ -13,6 +13,7 @@ from . import (
     checks_node,
     checks_rails,
     checks_rdma,
+    checks_serving,
     checks_tuning,
     checks_weights,
 )
@@ -29,6 +30,7 @@ _MODULES = (
     checks_rdma,
     checks_weights,
     checks_launch,
+    checks_serving,
 )
 _ORDER = [module.__name__ for module in _MODULES]
 

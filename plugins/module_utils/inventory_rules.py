@@ -7,8 +7,10 @@ meta/argument_specs.yml, because Ansible does not look for misspelt names there.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 
 from .address_plan import NODES, RING, AddressPlan, AddressPlanError, Cabling, make_plan, parse_rails
 from .mistakes import ALL_NODES, Mistake
@@ -32,6 +34,11 @@ PLAN_INPUTS: Mapping[str, Spec] = {
     "fabric_topology": {"type": "str", "required": True, "choices": list(NODES)},
     "fabric_link_prefix": {"type": "int", "required": True, "choices": [30, 31]},
 }
+
+# The networks of the head on which its API can listen.
+API_NETWORKS = ("management", "fabric")
+# A key that an environment file and a header carry as it is, and that nobody guesses.
+API_KEY = re.compile(r"[!#-&(-~][!-~]{14,}[!#-&(-~]")
 
 # The cluster is one machine: these describe the whole of it, so each node must say the same.
 SAME_ON_ALL = (PROFILE, *PLAN_INPUTS, "host_tuning_swap", "host_tuning_swap_gib")
@@ -288,6 +295,31 @@ def _has_unreadable(inventory: Inventory, names: Sequence[str]) -> bool:
     return any(isinstance(inventory.value(host, name), Unreadable) for host in inventory.nodes for name in names)
 
 
+# --- the API --------------------------------------------------------------------------------------------------------
+
+
+def _check_api(inventory: Inventory) -> Iterator[Mistake]:
+    """Where the API listens, and its key, which no line may show."""
+    head = next((host for host in inventory.nodes if inventory.value(host, RANK) == 0), None)
+    if head is None:
+        return
+    address, key = inventory.value(head, "serving_api_address"), inventory.value(head, "serving_api_key")
+    if isinstance(address, str) and address not in API_NETWORKS and not _is_ipv4(address):
+        what = f"serving_api_address is {shown(address)}; limit: {', '.join(API_NETWORKS)}, or an IPv4 address"
+        yield Mistake(head, what, "write management")
+    if isinstance(key, str) and key and not API_KEY.fullmatch(key):
+        what = f"serving_api_key has {len(key)} characters, not all of them usable; limit: 16 or more without blanks"
+        yield Mistake(head, what, "make one with `openssl rand -hex 24`, and keep it in a vault")
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        IPv4Address(text)
+    except ValueError:
+        return False
+    return True
+
+
 # --- the profile ----------------------------------------------------------------------------------------------------
 
 
@@ -346,6 +378,7 @@ RULES: tuple[Callable[[Inventory], Iterator[Mistake]], ...] = (
     _check_equality,
     _check_addresses,
     _check_cage,
+    _check_api,
     _check_profile,
     _check_nccl,
 )

@@ -20,6 +20,12 @@ NCCL_CONF_FILE = "/etc/nccl.conf"
 NCCL_ENV_FILE = "/etc/sparkwright/nccl.env"
 ENGINE_ENV_FILE = "/etc/sparkwright/engine.env"
 LAUNCH_FILE = "/etc/sparkwright/launch.json"
+# The key of the API, on the head alone; empty where none is asked for.
+API_ENV_FILE = "/etc/sparkwright/api.env"
+
+# What this node's rank is doing, gone with a reboot; and how often the engine was started again, which outlives one.
+RANK_FILE = "/run/sparkwright/rank.json"
+WATCH_FILE = "/var/lib/sparkwright/watchdog.json"
 
 # The pure core, as the node's own start-up check imports it.
 LIBRARY = "/usr/local/lib/sparkwright"
@@ -43,11 +49,15 @@ NODE_LIBRARY = (
     "checks_node",
     "checks_rails",
     "checks_rdma",
+    "checks_serving",
     "checks_tuning",
     "checks_weights",
     "daemon_config",
+    "engine_client",
+    "engine_log",
     "fabric_reader",
     "facts",
+    "first_failure",
     "footprint_reader",
     "gids",
     "intent",
@@ -64,14 +74,19 @@ NODE_LIBRARY = (
     "node_reader",
     "probes",
     "rails",
+    "rank",
     "rdma_schedule",
     "release",
+    "roll_call",
     "safetensors_index",
     "shortage",
+    "stages",
     "startup",
+    "supervisor",
     "tuning",
     "tuning_plan",
     "tuning_reader",
     "tuning_steps",
     "tuning_swap",
+    "watchdog",
 )

@@ -78,7 +78,8 @@ def launch_of(plan: Plan, intent: Intent, facts: Mapping[str, Any]) -> Launch | 
         extra_mounts=tuple(plan.value(intent.host, "serving_extra_mounts")),
     )
     found = facts.get("runtime", {}).get("images", {}).get(intent.image)
-    return render(plan.profile, intent, paths, nccl, intent.image_id or found or intent.image)
+    key = str(plan.value(intent.head, "serving_api_key") or "")
+    return render(plan.profile, intent, paths, nccl, intent.image_id or found or intent.image, key)
 
 
 def weights_source(plan: Plan) -> Weights | None:
