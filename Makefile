@@ -57,17 +57,18 @@ test-containers: collections
 	pytest tests/engine
 	for scenario in headless fabric admission spark4; do lab/run molecule test -s $$scenario || exit; done
 
-test-full: test lab-up  ## test, then what loads the engine again and again: stop, start, a lost rank
-	lab/run pytest tests/driver/test_lifecycle.py
+test-full: test  ## test, then what loads the engine again and again: killed ranks, a reboot, stop and start
+	lab/run molecule test -s serving-mp
 
 test-vm: collections  ## what containers cannot prove: RDMA, reboots and power cuts on four virtual machines
 	lab/prepare vm && lab/vm/build
 	lab/run molecule test -s lab-vm && lab/run molecule test -s fabric-vm && lab/run molecule test -s spark4-vm
+	lab/run molecule test -s powercut-vm
 
 test-vm-ci: collections  ## of test-vm what fits into 15 minutes, and say what does not
 	lab/prepare vm && lab/vm/build
 	lab/run molecule test -s lab-vm
-	@echo "test-vm-ci left out for time: fabric-vm and spark4-vm, which make test-vm runs"
+	@echo "test-vm-ci left out for time: fabric-vm, spark4-vm and powercut-vm, which make test-vm runs"
 
 clean:  ## remove .venv and the downloaded collections; the lab's cache stays
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible

@@ -38,11 +38,10 @@ def save_watchdog(watchdog: Watchdog, path: str = WATCH_FILE) -> None:
     _save(watchdog, path)
 
 
-def forget_watchdog(path: str = WATCH_FILE) -> bool:
-    """A start by a person is a new beginning; whether there was anything to forget."""
-    known = Path(path).exists()
-    Path(path).unlink(missing_ok=True)
-    return known
+def forget_launches() -> None:
+    """A start by a person is a new beginning: an earlier end is none of this launch, and no restart counts."""
+    for path in (RANK_FILE, WATCH_FILE):
+        Path(path).unlink(missing_ok=True)
 
 
 def new_end(why: str, at: float, **more: Any) -> RankEnd:

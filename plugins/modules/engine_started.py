@@ -10,7 +10,7 @@ description:
   - Enables or disables the unit for the next boot, and with O(start) starts it and returns at once.
   - Lets systemd read its files again only when the unit's file changed and no engine runs on the node, because a reload
     can take the GPU away from a container.
-  - A start by a person is a new beginning for the watchdog, so what it remembers is forgotten.
+  - A start by a person is a new beginning, so what rank and watchdog remember of earlier launches is forgotten.
 options:
   start:
     description: Start the unit if it does not run.
@@ -49,7 +49,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import R
 from ansible_collections.sparkwright.cluster.plugins.module_utils.lifecycle import Unit, start_commands
 from ansible_collections.sparkwright.cluster.plugins.module_utils.names import ENGINE_CONTAINER, ENGINE_UNIT
 from ansible_collections.sparkwright.cluster.plugins.module_utils.node_reader import NodeReader
-from ansible_collections.sparkwright.cluster.plugins.module_utils.rank import forget_watchdog
+from ansible_collections.sparkwright.cluster.plugins.module_utils.rank import forget_launches
 
 PROPERTIES = "LoadState,ActiveState,UnitFileState,NeedDaemonReload"
 
@@ -66,10 +66,10 @@ def main() -> None:
     unit = Unit.parse(str(shown), container is not None and container["state"] == "running")
     commands = start_commands(unit, **module.params)
     if not module.check_mode:
+        if unit.starts(module.params["start"]):
+            forget_launches()
         for argv in commands:
             module.run_command(["systemctl", *argv], check_rc=True)
-        if unit.starts(module.params["start"]):
-            forget_watchdog()
     acted = [" ".join(["systemctl", *argv]) for argv in commands]
     module.exit_json(changed=bool(acted), acted=acted)
 

@@ -240,8 +240,8 @@ def test_ranks(ranks, expected):
         ),
         pytest.param(
             {"everywhere": {"serving_api_key": "s3cret"}},
-            "spark1: serving_api_key has 6 characters, not all of them usable; limit: 16 or more without blanks; remedy:"
-            " make one with `openssl rand -hex 24`, and keep it in a vault",
+            "spark1: serving_api_key has 6 characters, not all of them usable; limit: 16 or more without blanks;"
+            " remedy: make one with `openssl rand -hex 24`, and keep it in a vault",
             id="key of the API",
         ),
         pytest.param(
