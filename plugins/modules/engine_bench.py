@@ -77,9 +77,6 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.engine_client 
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.proofs import FILLER
 
-# How often the filler is repeated to learn how many tokens it has.
-SAMPLE = 4
-
 
 class Bench:
     """Measures with real requests."""
@@ -91,8 +88,7 @@ class Bench:
         self.access = {"timeout": asked["timeout"], "api_key": key_of()}
         self.sizes = speeds.sizes(asked["context"], asked["long_tokens"], asked["answer_tokens"], asked["requests"])
         # The first answer after a start compiles kernels, so it is not measured.
-        sample = generate(*self.place, FILLER * SAMPLE, tokens=1, **self.access)
-        self.filler = max(1.0, sample.prompt_tokens / SAMPLE)
+        self.filler = max(1, generate(*self.place, FILLER, tokens=1, **self.access).prompt_tokens)
 
     def prompt(self, tokens: int) -> str:
         """About that many tokens that no earlier prompt began with."""

@@ -89,8 +89,6 @@ PROMPT = "Four sparks make one cluster and"
 THINKING = 2048
 # Tokens of an answer by which guesses are judged, and of the one that holds the needle.
 GUESSED, FOUND = 256, 24
-# How often the filler is repeated to learn how many tokens it has.
-SAMPLE = 4
 
 
 class Asker:
@@ -147,7 +145,7 @@ class Asker:
 
     def needle(self) -> Result:
         """A number deep in a long prompt, as long as the context allows."""
-        filler = self.generate(proofs.FILLER * SAMPLE, 1).prompt_tokens / SAMPLE
+        filler = self.generate(proofs.FILLER, 1).prompt_tokens
         context, wanted = self.asked["context"], self.asked["needle_tokens"]
         # A tenth is kept back, as the filler's tokens are counted from a sample.
         length = min(wanted, int((context - FOUND) * 0.9)) if context else wanted
