@@ -377,6 +377,7 @@ class Supervisor:
 
     def save(self, end: RankEnd | None = None) -> None:
         """Keep what the rank does, when it differs from what was kept."""
+        end = end or self.ends.get(self.intent.host)
         rank: Rank = {
             "invocation": os.environ.get("INVOCATION_ID", ""),
             "stage": str(self.progress.stage),
@@ -387,7 +388,7 @@ class Supervisor:
             "first": self.first,
             "available": self.available,
             "figures": asdict(self.figures),
-            "end": end or self.ends.get(self.intent.host),
+            "end": end,
         }
         text = json.dumps(rank)
         if text != self._saved:

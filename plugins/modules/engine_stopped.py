@@ -58,6 +58,11 @@ others:
   returned: success
   type: list
   elements: str
+listeners:
+  description: Who still listens on a port of the engine, a line each.
+  returned: success
+  type: list
+  elements: str
 memory:
   description: What still holds memory that the engine took, empty when nothing does.
   returned: success
@@ -76,8 +81,9 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.node_reader im
 
 # States of the unit in which nothing of it runs.
 AT_REST = ("inactive", "failed", "unknown")
-# Seconds: between two looks at the memory; memory comes back up to a minute after a container has ended.
-PAUSE, LATELY = 3, 120
+# Seconds between two looks at the memory, which comes back up to a minute after a container has ended.
+PAUSE = 3
+LATELY = 120
 
 
 class Stopper:
@@ -152,14 +158,14 @@ def main() -> None:
     changed = bool(stopper.runs or stopper.left)
     containers = stopper.found["runtime"]["containers"]
     others = [one["name"] for one in containers if one not in ours(containers) and one["state"] == "running"]
-    held = ""
+    held, takers = "", list[str]()
     if (changed or stopper.ended_lately) and not module.check_mode:
         stopper.stop()
-        held = stopper.memory(asked["memory_seconds"])
-        for line in [*([held] if held else []), *stopper.takers(asked["ports"])]:
+        held, takers = stopper.memory(asked["memory_seconds"]), stopper.takers(asked["ports"])
+        for line in [*([held] if held else []), *takers]:
             module.warn(f"{asked['host']}: {line}")
     rank = stopper.reader.read(["serving"])["serving"]["rank"]
-    module.exit_json(changed=changed, rank=rank, removed=stopper.left, others=others, memory=held)
+    module.exit_json(changed=changed, rank=rank, removed=stopper.left, others=others, memory=held, listeners=takers)
 
 
 if __name__ == "__main__":

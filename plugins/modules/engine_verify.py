@@ -88,7 +88,8 @@ PROMPT = "Four sparks make one cluster and"
 # Tokens of an answer to a question; a model that thinks first needs many.
 THINKING = 2048
 # Tokens of an answer by which guesses are judged, and of the one that holds the needle.
-GUESSED, FOUND = 256, 24
+GUESSED = 256
+FOUND = 24
 
 
 class Asker:

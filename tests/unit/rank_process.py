@@ -13,7 +13,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils import supervi
 FOLDER = Path(sys.argv[1])
 # The same steps as on a node, sooner.
 supervisor.TURN, supervisor.KNOCK, supervisor.LOOK_SECONDS = 0.1, 0.2, 0.3
-supervisor.COLLECT, supervisor.ORDERS, supervisor.HANG_UP = 0.6, 5.0, 2.0
+supervisor.COLLECT, supervisor.ORDERS, supervisor.HANG_UP = 0.6, 60.0, 10.0
 
 watch, rank = str(FOLDER / "watchdog.json"), str(FOLDER / "rank.json")
 load, save, keep = supervisor.load_watchdog, supervisor.save_watchdog, supervisor.save_rank

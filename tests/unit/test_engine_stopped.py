@@ -94,7 +94,7 @@ def test_memory_that_does_not_come_back_is_named_with_its_holder(node):
     found = stop()
     assert found["changed"]
     assert "remedy: end what holds it: pid 9 (VLLM::Worker, 5.00 GiB)" in found["memory"]
-    assert "spark2: port 29501 is held by python3" in str(found["warnings"])
+    assert found["listeners"] == ["port 29501 is held by python3"]
 
 
 def test_how_the_rank_ended_is_returned(node):
