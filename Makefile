@@ -57,20 +57,19 @@ test-containers: collections
 	pytest tests/engine
 	for scenario in headless tuning fabric weights admission spark4; do lab/run molecule test -s $$scenario || exit; done
 
-test-full: test  ## test, then what takes longer: the image and its ways, stop, start, a lost rank, updates
-	lab/run molecule test -s image
-	$(MAKE) lab-up
-	lab/run pytest tests/driver/test_lifecycle.py
-	lab/run molecule test -s updates
+test-full: test  ## test, then what takes longer: the image and its ways, killed ranks, stop and start, updates
+	for scenario in image serving-mp updates; do lab/run molecule test -s $$scenario || exit; done
 
 test-vm: collections  ## what containers cannot prove: RDMA, reboots and power cuts on four virtual machines
 	lab/prepare vm && lab/vm/build
-	for scenario in lab-vm tuning-vm fabric-vm weights-vm spark4-vm updates-vm; do lab/run molecule test -s $$scenario || exit; done
+	for scenario in lab-vm tuning-vm fabric-vm weights-vm spark4-vm powercut-vm updates-vm; do \
+	  lab/run molecule test -s $$scenario || exit; done
 
 test-vm-ci: collections  ## of test-vm what fits into 15 minutes, and say what does not
 	lab/prepare vm && lab/vm/build
 	lab/run molecule test -s lab-vm
-	@echo "test-vm-ci left out for time: tuning-vm, fabric-vm, weights-vm, spark4-vm and updates-vm, which make test-vm runs"
+	@echo "test-vm-ci left out for time: tuning-vm, fabric-vm, weights-vm, spark4-vm, powercut-vm and updates-vm," \
+	  "which make test-vm runs"
 
 clean:  ## remove .venv and the downloaded collections; the lab's cache stays
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible

@@ -29,6 +29,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.fanout import 
     surplus,
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.image_plan import image_current
+from ansible_collections.sparkwright.cluster.plugins.module_utils.launch import deployment
 from ansible_collections.sparkwright.cluster.plugins.module_utils.lifecycle import state_of
 from ansible_collections.sparkwright.cluster.plugins.module_utils.names import (
     APT_GUARD,
@@ -113,9 +114,6 @@ class ActionModule(ActionBase):
             "weights_source": source_data(plan, intent),
             "launch": launch_data(launch_of(plan, intent, facts), plan, intent),
             "state": str(state_of(cluster)),
-            "model": plan.profile["serve"]["name"],
-            "api_url": f"http://{intent.api_host}:{intent.api_port}",
-            "ready_minutes": plan.profile["serve"].get("ready_minutes", READY_MINUTES),
         }
 
 
@@ -309,6 +307,12 @@ def launch_data(rendered, plan, intent) -> dict[str, object] | None:
         "hardware_root": plan.value(intent.host, "sparkwright_hardware_root"),
         "intent": intent.as_data(),
         "argv": list(rendered.argv),
+        "hosts": list(plan.intents),
+        "deployment": deployment(plan.profile, list(plan.intents), intent.image_id or intent.image),
+        "model": plan.profile["serve"]["name"],
+        "ready_minutes": plan.profile["serve"].get("ready_minutes", READY_MINUTES),
+        "stage_minutes": dict(plan.profile["serve"].get("stage_minutes", {})),
+        "watchdog": bool(plan.value(intent.head, "serving_watchdog")),
     }
     return {
         "argv": list(rendered.argv),

@@ -15,6 +15,7 @@ from . import (
     checks_node,
     checks_rails,
     checks_rdma,
+    checks_serving,
     checks_share,
     checks_tuning,
     checks_updates,
@@ -36,6 +37,7 @@ _MODULES = (
     checks_image,
     checks_launch,
     checks_updates,
+    checks_serving,
 )
 _ORDER = [module.__name__ for module in _MODULES]
 

@@ -10,6 +10,8 @@ from .image_need import REGISTRY
 from .names import ENGINE_CONTAINER, LABEL_CONFIG
 
 WILDCARDS = ("0.0.0.0", "::")
+# States of the unit in which its supervisor runs.
+HOLDING = ("active", "reloading", "deactivating")
 
 
 @rule(
@@ -60,7 +62,7 @@ def image_equal(cluster: Cluster) -> Iterator[Check]:
 
 @rule(
     "serving.port",
-    "The ports of the API and of the rendezvous are free.",
+    "The ports of the API, the rendezvous and the roll call are free.",
     Stage.PREFLIGHT,
     Stage.LAUNCH,
     needs="serving",
@@ -68,9 +70,14 @@ def image_equal(cluster: Cluster) -> Iterator[Check]:
 def port_free(cluster: Cluster) -> Iterator[Check]:
     """A port that somebody else holds fails the launch after the load."""
     for host, serving, intent in cluster.having("serving"):
-        if not intent.is_head or engine_runs(cluster.facts[host]):
+        # A head that waits for the other ranks holds the port of the roll call itself.
+        if not intent.is_head or engine_runs(cluster.facts[host]) or serving["unit"] in HOLDING:
             continue
-        wanted = [("API", intent.api_host, intent.api_port), ("rendezvous", intent.head_address, intent.master_port)]
+        wanted = [
+            ("API", intent.api_host, intent.api_port),
+            ("rendezvous", intent.head_address, intent.master_port),
+            ("roll call", intent.head_address, intent.roll_port),
+        ]
         for name, listen, number in wanted:
             takers = _takers(serving, listen, number)
             yield Check(

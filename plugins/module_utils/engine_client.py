@@ -1,50 +1,197 @@
-"""A client of the engine's OpenAI-style API, as small as its purpose: does the model generate, and does it count it."""
+"""A client of the engine's OpenAI-style API, as small as its purpose: does the model generate, and does it count it.
+
+Every answer has a deadline for the whole of it; a stream that trickles on does not get more time. It does network I/O.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import time
+import urllib.error
 import urllib.request
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-# vLLM's counter of generated tokens (vllm/v1/metrics/loggers.py); its lines carry labels.
-COUNTER = re.compile(r"^vllm:generation_tokens_total(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
+from .names import API_ENV_FILE
+
+# A line of the metrics: name, labels, value. The names are those of vLLM (v1/metrics/loggers.py), then of llama.cpp.
+SAMPLE = re.compile(r"^((?:vllm|llamacpp):\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
+LABEL = re.compile(r'(\w+)="([^"]*)"')
+GENERATED = ("vllm:generation_tokens_total", "llamacpp:tokens_predicted_total")
+PROMPT = ("vllm:prompt_tokens_total", "llamacpp:prompt_tokens_total")
+REQUESTS = (
+    *("vllm:num_requests_running", "vllm:num_requests_waiting"),
+    *("llamacpp:requests_processing", "llamacpp:requests_deferred"),
+)
+DRAFTS, ACCEPTED = "vllm:spec_decode_num_drafts_total", "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+
+
+class EngineError(ValueError):
+    """An answer that is none; the text is one plain line."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: the text, and the number of tokens that the engine says it generated."""
+    """What came back: the text, and the number of tokens that the engine says it read and generated.
+
+    `ids` are the tokens themselves, where the engine tells them.
+    """
 
     text: str
     tokens: int
+    prompt_tokens: int = 0
+    ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """An answer that came in pieces: the seconds from the question to each piece that was generated."""
+
+    at: tuple[float, ...]
+    tokens: int
+    prompt_tokens: int
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Counters:
+    """The engine's own counters, over all its replicas; `accepted` are guessed tokens by position, from 0."""
+
+    generated: float
+    prompt: float
+    requests: int
+    drafts: float = 0.0
+    accepted: tuple[float, ...] = ()
+
+    @property
+    def tokens(self) -> float:
+        """All tokens read and generated."""
+        return self.generated + self.prompt
+
+
+def key_of(path: str = API_ENV_FILE) -> str | None:
+    """The key of the API from the file that the head's container reads; None when none is set."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    return dict(line.split("=", 1) for line in lines if "=" in line).get("VLLM_API_KEY") or None
 
 
 def generate(url: str, model: str, prompt: str, *, tokens: int, timeout: float, api_key: str | None = None) -> Answer:
-    """One completion without sampling. Raises URLError, OSError or ValueError when there is no valid answer."""
-    body = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
-    data = json.loads(_ask(f"{url}/v1/completions", timeout, api_key, json.dumps(body).encode()))
+    """One completion without sampling. Raises OSError, or EngineError when the answer is no completion."""
+    body = {**_greedy(model, prompt, tokens), "return_token_ids": True}
+    data = _json(_ask(f"{url}/v1/completions", timeout, api_key, body), url)
     try:
-        return Answer(str(data["choices"][0]["text"]), int(data["usage"]["completion_tokens"]))
-    except (KeyError, IndexError, TypeError) as error:
-        raise ValueError(f"the answer of {url} is no completion: {error}") from None
+        choice, usage = data["choices"][0], data["usage"]
+        ids = tuple(int(one) for one in choice.get("token_ids") or ())
+        return Answer(str(choice["text"]), int(usage["completion_tokens"]), int(usage.get("prompt_tokens", 0)), ids)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise EngineError(f"the answer of {url} is no completion: {error}") from None
 
 
-def generated_tokens(url: str, *, timeout: float, api_key: str | None = None) -> float:
-    """The engine's own count of all tokens generated so far. Raises like `generate`."""
-    found = COUNTER.findall(_ask(f"{url}/metrics", timeout, api_key))
-    if not found:
-        raise ValueError(f"{url}/metrics has no count of generated tokens")
-    return sum(float(value) for value in found)
+def chat(url: str, model: str, question: str, *, tokens: int, timeout: float, api_key: str | None = None) -> str:
+    """What the model answers to a question, with what it thought before. Raises like `generate`."""
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": question}],
+        "max_tokens": tokens,
+        "temperature": 0,
+    }
+    data = _json(_ask(f"{url}/v1/chat/completions", timeout, api_key, body), url)
+    try:
+        message = data["choices"][0]["message"]
+        # A model that thinks first may have spent all its tokens on that.
+        parts = (message.get("reasoning_content"), message.get("reasoning"), message["content"])
+        return "\n".join(str(part) for part in parts if part)
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise EngineError(f"the answer of {url} is no chat completion: {error}") from None
 
 
-def _ask(url: str, timeout: float, api_key: str | None, body: bytes | None = None) -> str:
+def stream(url: str, model: str, prompt: str, *, tokens: int, timeout: float, api_key: str | None = None) -> Streamed:
+    """One completion piece by piece. Raises like `generate`, and TimeoutError when the whole took too long."""
+    body = {**_greedy(model, prompt, tokens), "stream": True, "stream_options": {"include_usage": True}}
+    start, at, whole = time.monotonic(), list[float](), False
+    usage: Mapping[str, Any] = {}
+    with _open(f"{url}/v1/completions", timeout, api_key, body) as response:
+        for data in _events(response):
+            now = time.monotonic() - start
+            if now > timeout:
+                raise TimeoutError(f"the answer was not whole after {timeout:.0f} s")
+            if data == "[DONE]":
+                whole = True
+                break
+            piece = _json(data, url)
+            if piece.get("choices"):
+                at.append(now)
+            usage = piece.get("usage") or usage
+    try:
+        return Streamed(tuple(at), int(usage["completion_tokens"]), int(usage["prompt_tokens"]), whole)
+    except (KeyError, TypeError) as error:
+        raise EngineError(f"the stream of {url} told no usage: {error}") from None
+
+
+def counters(url: str, *, timeout: float) -> Counters:
+    """The engine's counters; they need no key. Raises OSError, or EngineError without a count of generated tokens."""
+    return parse_counters(_ask(f"{url}/metrics", timeout, None), url)
+
+
+def parse_counters(text: str, url: str = "the engine") -> Counters:
+    """The counters in the text of /metrics. Raises EngineError without a count of generated tokens."""
+    sums: dict[str, float] = {}
+    positions: dict[int, float] = {}
+    for name, labels, value in SAMPLE.findall(text):
+        sums[name] = sums.get(name, 0.0) + float(value)
+        if name == ACCEPTED:
+            position = int(dict(LABEL.findall(labels)).get("position", 0))
+            positions[position] = positions.get(position, 0.0) + float(value)
+    if not any(name in sums for name in GENERATED):
+        raise EngineError(f"{url} has no count of generated tokens")
+    generated, prompt, requests = (
+        sum(sums.get(name, 0.0) for name in names) for names in (GENERATED, PROMPT, REQUESTS)
+    )
+    accepted = tuple(positions[position] for position in sorted(positions))
+    return Counters(generated, prompt, int(requests), sums.get(DRAFTS, 0.0), accepted)
+
+
+def _greedy(model: str, prompt: str, tokens: int) -> dict[str, Any]:
+    return {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+
+
+def _events(response: Any) -> Iterator[str]:
+    """The data of server-sent events."""
+    for raw in response:
+        line = raw.decode(errors="replace").strip()
+        if line.startswith("data:"):
+            yield line.removeprefix("data:").strip()
+
+
+def _json(text: str, url: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise EngineError(f"the answer of {url} is no JSON: {error}") from None
+
+
+def _ask(url: str, timeout: float, api_key: str | None, body: Mapping[str, Any] | None = None) -> str:
+    with _open(url, timeout, api_key, body) as response:
+        return bytes(response.read()).decode(errors="replace")
+
+
+def _open(url: str, timeout: float, api_key: str | None, body: Mapping[str, Any] | None = None) -> Any:
+    """Ask. Raises URLError, which is an OSError; what the engine says of a refusal is part of it."""
     headers = {"Content-Type": "application/json"}
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
-    request = urllib.request.Request(url, data=body, headers=headers)
+    data = json.dumps(body).encode() if body is not None else None
+    request = urllib.request.Request(url, data=data, headers=headers)
     # No proxy: the engine is a neighbour, and a proxy of the environment would answer in its place.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=timeout) as response:
-        answer: Any = response.read()
-    return bytes(answer).decode()
+    try:
+        return opener.open(request, timeout=timeout)
+    except urllib.error.HTTPError as error:
+        said = " ".join(error.read(300).decode(errors="replace").split())
+        raise OSError(f"HTTP {error.code} {said}".strip()) from None

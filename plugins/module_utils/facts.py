@@ -296,12 +296,65 @@ class Listener(TypedDict):
     process: str
 
 
+class RankEnd(TypedDict):
+    """How a rank ended, at `at` seconds since 1970, with the last lines of its log.
+
+    `ordered` is whether we ended it, because of another rank or on request, `refused` whether its start-up check did.
+    `exit_code` is None where no container ran.
+    """
+
+    why: str
+    at: float
+    exit_code: int | None
+    out_of_memory: bool
+    ordered: bool
+    refused: bool
+    log: list[str]
+
+
+class Rank(TypedDict):
+    """What this node's rank does, as its unit keeps it in RANK_FILE until the next boot.
+
+    `invocation` names the start of the unit that it belongs to, `stage` is of stages.LoadStage and began at `since`
+    (seconds since 1970). `missing` are the hosts that the roll call waits for, `first` is what failed first in the
+    cluster. `available` are the bytes of MemAvailable right before the launch. The rest is what the log said, see
+    engine_log.Figures.
+    """
+
+    invocation: str
+    stage: str
+    detail: str
+    since: float
+    ready: bool
+    missing: list[str]
+    first: str
+    available: int
+    figures: dict[str, Any]
+    end: RankEnd | None
+
+
+class Watchdog(TypedDict):
+    """What the head's watchdog remembers: when it started the cluster again (seconds since 1970), and the last words.
+
+    `stopped` says why it gave up, empty while it has not.
+    """
+
+    restarts: list[float]
+    last: str
+    stopped: str
+
+
 class Serving(TypedDict):
-    """The engine's unit and what listens; `unit` is systemd's ActiveState, `enabled` its UnitFileState."""
+    """The engine's unit and what listens; `unit` is systemd's ActiveState, `enabled` its UnitFileState.
+
+    `rank` is None when the unit has not run since the boot, `watchdog` None where none has ever acted.
+    """
 
     unit: str
     enabled: str
     listeners: list[Listener]
+    rank: Rank | None
+    watchdog: Watchdog | None
 
 
 class Live(TypedDict):

@@ -94,6 +94,8 @@ class Intent:
     api_host: str
     api_port: int
     master_port: int
+    # Where the head hears the ranks before and during a launch, see roll_call.py.
+    roll_port: int = 0
     cage: str = ""
     # The profile's own NCCL variables, which come after ours.
     nccl_env: Mapping[str, str] = field(default_factory=dict)

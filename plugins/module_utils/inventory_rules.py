@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from ipaddress import IPv4Address
 from typing import Any
 
 from .address_plan import NODES, RING, AddressPlan, AddressPlanError, Cabling, make_plan, parse_rails
@@ -36,6 +37,11 @@ PLAN_INPUTS: Mapping[str, Spec] = {
     "fabric_topology": {"type": "str", "required": True, "choices": list(NODES)},
     "fabric_link_prefix": {"type": "int", "required": True, "choices": [30, 31]},
 }
+
+# The networks of the head on which its API can listen.
+API_NETWORKS = ("management", "fabric")
+# A key that an environment file and a header carry as it is, and that nobody guesses.
+API_KEY = re.compile(r"[!#-&(-~][!-~]{14,}[!#-&(-~]")
 
 # The cluster is one machine: these describe the whole of it, so each node must say the same.
 SHARING = ("share", "nfs_server", "nfs_export", "nfs_proto", "nfs_rails", "nfs_connections", "nfs_read_ahead_kb")
@@ -366,6 +372,31 @@ def _nfs_mistakes(inventory: Inventory, server: object, value: Callable[[str], o
         yield Mistake(ALL_NODES, what, "set model_store_share to copy, which goes from neighbour to neighbour")
 
 
+# --- the API --------------------------------------------------------------------------------------------------------
+
+
+def _check_api(inventory: Inventory) -> Iterator[Mistake]:
+    """Where the API listens, and its key, which no line may show."""
+    head = next((host for host in inventory.nodes if inventory.value(host, RANK) == 0), None)
+    if head is None:
+        return
+    address, key = inventory.value(head, "serving_api_address"), inventory.value(head, "serving_api_key")
+    if isinstance(address, str) and address not in API_NETWORKS and not _is_ipv4(address):
+        what = f"serving_api_address is {shown(address)}; limit: {', '.join(API_NETWORKS)}, or an IPv4 address"
+        yield Mistake(head, what, "write management")
+    if isinstance(key, str) and key and not API_KEY.fullmatch(key):
+        what = f"serving_api_key has {len(key)} characters, not all of them usable; limit: 16 or more without blanks"
+        yield Mistake(head, what, "make one with `openssl rand -hex 24`, and keep it in a vault")
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        IPv4Address(text)
+    except ValueError:
+        return False
+    return True
+
+
 # --- the profile ----------------------------------------------------------------------------------------------------
 
 
@@ -441,6 +472,7 @@ RULES: tuple[Callable[[Inventory], Iterator[Mistake]], ...] = (
     _check_addresses,
     _check_cage,
     _check_share,
+    _check_api,
     _check_profile,
     _check_weights_source,
     _check_nccl,

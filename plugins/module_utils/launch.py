@@ -14,7 +14,15 @@ from typing import Any
 
 from .executors import Commands, commands_of
 from .intent import Intent
-from .names import ENGINE_CONTAINER, ENGINE_ENV_FILE, LABEL_CONFIG, LABEL_RANK, NCCL_ENV_FILE, SMOKE_CONTAINER
+from .names import (
+    API_ENV_FILE,
+    ENGINE_CONTAINER,
+    ENGINE_ENV_FILE,
+    LABEL_CONFIG,
+    LABEL_RANK,
+    NCCL_ENV_FILE,
+    SMOKE_CONTAINER,
+)
 from .vllm_argv import CACHE, models_mount
 
 
@@ -67,8 +75,18 @@ def container_options(container: Mapping[str, Any]) -> list[str]:
     return argv
 
 
-def render(profile: Mapping[str, Any], intent: Intent, paths: HostPaths, nccl: Mapping[str, str], image: str) -> Launch:
-    """The launch of one rank; `nccl` is that node's NCCL environment, `image` the image ID to run."""
+def render(
+    profile: Mapping[str, Any],
+    intent: Intent,
+    paths: HostPaths,
+    nccl: Mapping[str, str],
+    image: str,
+    api_key: str = "",
+) -> Launch:
+    """The launch of one rank; `nccl` is that node's NCCL environment, `image` the image ID to run.
+
+    Of the API's key only a hash has a part in the configuration's: another key is another configuration.
+    """
     commands = commands_of(profile, intent)
     environment = engine_environment(profile, commands)
     mounts = (f"{paths.models}:{models_mount(profile)}:ro", f"{paths.cache}:{CACHE}", *paths.extra_mounts)
@@ -76,10 +94,13 @@ def render(profile: Mapping[str, Any], intent: Intent, paths: HostPaths, nccl: M
         *container_options(profile.get("container", {})),
         *(part for mount in mounts for part in ("--volume", mount)),
     ]
-    config_hash = _hash([options, commands.container, commands.serve, environment, dict(nccl), image])
+    key = hashlib.sha256(api_key.encode()).hexdigest() if api_key and intent.is_head else ""
+    config_hash = _hash([options, commands.container, commands.serve, environment, dict(nccl), image, key])
     argv = (
-        *("docker", "run", "--rm", "--name", ENGINE_CONTAINER, "--network", "host", "--log-driver", "none"),
+        # Without --rm: how it ended is read before the supervisor takes it away.
+        *("docker", "run", "--name", ENGINE_CONTAINER, "--network", "host", "--log-driver", "none"),
         *("--security-opt", "no-new-privileges", "--env-file", NCCL_ENV_FILE, "--env-file", ENGINE_ENV_FILE),
+        *(("--env-file", API_ENV_FILE) if intent.is_head else ()),
         *("--label", f"{LABEL_CONFIG}={config_hash}", "--label", f"{LABEL_RANK}={intent.rank}"),
         *options,
         image,
@@ -98,6 +119,11 @@ def smoke(profile: Mapping[str, Any], paths: HostPaths, image: str) -> tuple[str
         *(part for mount in paths.extra_mounts for part in ("--volume", mount)),
         *("--entrypoint", program[0], image, *program[1:]),
     )
+
+
+def deployment(profile: Mapping[str, Any], hosts: Sequence[str], image: str) -> str:
+    """A short hash of what all ranks must agree on: a rank that was set up for another one would never meet them."""
+    return _hash([profile, list(hosts), image])
 
 
 def _hash(parts: Sequence[Any]) -> str:

@@ -30,6 +30,12 @@ NCCL_CONF_FILE = "/etc/nccl.conf"
 NCCL_ENV_FILE = "/etc/sparkwright/nccl.env"
 ENGINE_ENV_FILE = "/etc/sparkwright/engine.env"
 LAUNCH_FILE = "/etc/sparkwright/launch.json"
+# The key of the API, on the head alone; empty where none is asked for.
+API_ENV_FILE = "/etc/sparkwright/api.env"
+
+# What this node's rank is doing, gone with a reboot; and how often the engine was started again, which outlives one.
+RANK_FILE = "/run/sparkwright/rank.json"
+WATCH_FILE = "/var/lib/sparkwright/watchdog.json"
 
 # Where units of ours lie, and those that share the weights over NFS.
 UNIT_FOLDER = "/etc/systemd/system"
@@ -81,6 +87,7 @@ NODE_LIBRARY = (
     "checks_node",
     "checks_rails",
     "checks_rdma",
+    "checks_serving",
     "checks_share",
     "checks_tuning",
     "checks_updates",
@@ -88,9 +95,12 @@ NODE_LIBRARY = (
     "daemon_config",
     "debian_versions",
     "drift",
+    "engine_client",
+    "engine_log",
     "fabric_reader",
     "facts",
     "fanout",
+    "first_failure",
     "footprint_reader",
     "gids",
     "image_need",
@@ -112,20 +122,25 @@ NODE_LIBRARY = (
     "origin",
     "probes",
     "rails",
+    "rank",
     "rdma_schedule",
     "reboots",
     "release",
+    "roll_call",
     "safetensors_index",
     "share",
     "share_reader",
     "shortage",
     "software_reader",
+    "stages",
     "startup",
+    "supervisor",
     "tuning",
     "tuning_plan",
     "tuning_reader",
     "tuning_steps",
     "tuning_swap",
     "update_wish",
+    "watchdog",
     "watched",
 )

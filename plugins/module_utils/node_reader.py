@@ -21,8 +21,9 @@ from .listeners import parse_listeners
 from .machine import Machine, Run, json_or, run_command
 from .meminfo import parse_meminfo
 from .memory_reader import read_processes
-from .names import DAEMON_FILE, ENGINE_UNIT
+from .names import DAEMON_FILE, ENGINE_UNIT, RANK_FILE, WATCH_FILE
 from .probes import Probes
+from .rank import parse_rank, parse_watchdog
 from .release import parse_release
 from .share_reader import ShareAsked, read_share
 from .software_reader import SoftwareReader
@@ -131,7 +132,7 @@ class NodeReader:
         }
 
     def serving(self) -> Serving:
-        """The engine's unit and every listening TCP socket."""
+        """The engine's unit, what its rank and its watchdog say, and every listening TCP socket."""
         shown = self._machine.run(["systemctl", "show", ENGINE_UNIT, "--property=ActiveState,UnitFileState"]).stdout
         state = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
         sockets = self._machine.run(["ss", "-H", "-l", "-t", "-n", "-p"]).stdout
@@ -139,6 +140,8 @@ class NodeReader:
             "unit": state.get("ActiveState", "unknown"),
             "enabled": state.get("UnitFileState", ""),
             "listeners": parse_listeners(sockets),
+            "rank": parse_rank(self._machine.text(RANK_FILE.lstrip("/"))),
+            "watchdog": parse_watchdog(self._machine.text(WATCH_FILE.lstrip("/"))),
         }
 
     def tuning(self) -> Tuning:

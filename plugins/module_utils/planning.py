@@ -17,6 +17,14 @@ from .tuning import make_wish
 from .update_wish import UpdateWish, known_bad_table
 from .weights_source import source_plan
 
+# Port of the roll call, unless the profile names another one.
+ROLL_PORT = 29400
+
+
+def api_address(chosen: str, management: str, fabric: str) -> str:
+    """Where the API listens: one of the head's two networks, or the address that was chosen itself."""
+    return {"management": management, "fabric": fabric}.get(chosen, chosen)
+
 
 def make_intents(
     inventory: Inventory, image_id: str, resolve: Callable[[str], str] = str, build: str = ""
@@ -71,9 +79,10 @@ def _intent(
         weights_pushed=source.brings or not share.holds,
         image=value("engine_image_ref"),
         image_id=image_id,
-        api_host=_text(inventory.value(head, "serving_api_host"), managed[head]),
+        api_host=api_address(str(inventory.value(head, "serving_api_address")), managed[head], sockets[head]),
         api_port=profile["serve"]["port"],
         master_port=profile["serve"]["master_port"],
+        roll_port=profile["serve"].get("roll_port", ROLL_PORT),
         cage=_text(value("fabric_cage"), ""),
         nccl_env={name: str(text) for name, text in profile.get("nccl_env", {}).items()},
         daemon_config=daemon_config(value("container_runtime_daemon_config"), need, head=node.rank == 0),

@@ -1,7 +1,8 @@
-"""What a node does when its engine starts: ask the launch checks once more, then become the container's client.
+"""What a node does when its engine starts: ask the launch checks once more, then run its rank with the others.
 
-GIDs, MTU and memory are true only at the moment of the launch, so the unit runs `check` right before `run`. Both read
-the launch file, which holds the argument list as a list, so that no shell and no unit file quoting is in between.
+GIDs, MTU and memory are true only at the moment of the launch, so the unit runs `admit` right before `run`; `check` is
+the same for a person. All read the launch file, which holds the argument list as a list, so that no shell and no unit
+file quoting is in between.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from typing import Any
 from .catalogue import run_checks
 from .checks import Check, Cluster, Stage, refusals
 from .intent import Intent
+from .meminfo import KIB
 from .names import LAUNCH_FILE
 from .node_reader import NodeReader
+from .rank import new_end, save_rank
 from .share_reader import asked_of
+from .stages import LoadStage
+from .supervisor import Supervisor
 
 # Memory comes back up to a minute after a container has stopped, so a shortage is looked at again for that long; and so
 # are the rails after a boot and what comes over them, as links train for seconds and nothing waits for an optional
@@ -63,14 +68,55 @@ def comes_late(reason: Check) -> bool:
     return reason.id in MEMORY or (booting and reason.id.startswith(RAILS))
 
 
+def keep_refusal(reasons: Sequence[str]) -> None:
+    """Keep why the rank did not start where doctor and the play look for it."""
+    end = new_end("\n".join(reasons), time.time(), refused=True) if reasons else None
+    save_rank(
+        {
+            "invocation": os.environ.get("INVOCATION_ID", ""),
+            "stage": str(LoadStage.ROLL_CALL),
+            "detail": "start-up check",
+            "since": time.time(),
+            "ready": False,
+            "missing": [],
+            "first": "",
+            "available": 0,
+            "figures": {},
+            "end": end,
+        }
+    )
+
+
+def run(launch: dict[str, Any]) -> int:
+    """Run the rank until it ends; the exit status of the unit."""
+    available = NodeReader(launch["hardware_root"]).read(["memory"])["memory"].get("MemAvailable", 0) * KIB
+    try:
+        supervisor = Supervisor(launch, available)
+    except OSError as error:
+        intent = launch["intent"]
+        reason = (
+            f"{intent['host']}: {intent['head_address']} port {intent['roll_port']} cannot be had ({error.strerror}); "
+            "limit: free for the roll call of the ranks; remedy: end what holds it"
+        )
+        print(f"refused: {reason}")
+        keep_refusal([reason])
+        return 1
+    return supervisor.run()
+
+
 def main(arguments: Sequence[str]) -> int:
-    """`check` prints reasons and returns 1 when there are any; `run` does not return."""
+    """`check` and `admit` print reasons and return 1 when there are any; `run` returns when the rank has ended."""
     launch = json.loads(Path(LAUNCH_FILE).read_text(encoding="utf-8"))
     if list(arguments) == ["run"]:
-        os.execvp(launch["argv"][0], launch["argv"])
+        return run(launch)
+    admits = list(arguments) == ["admit"]
+    if admits:
+        keep_refusal([])
     reasons = settled_reasons(launch)
     for reason in reasons:
         print(f"refused: {reason}")
+    if admits:
+        keep_refusal([str(reason) for reason in reasons])
     return 1 if reasons else 0
 
 

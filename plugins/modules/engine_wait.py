@@ -5,137 +5,89 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: engine_wait
-short_description: Wait a bounded time for the engine to answer
+short_description: Look for a bounded time at how far this node's rank has come
 description:
-  - Ready means that the model generated a completion; C(/health) keeps answering for minutes after an engine died.
-  - Ends at once when the unit of this node's rank has failed, with the last lines of its log.
-  - One call waits no longer than O(seconds). The role calls it on all nodes at once and again, so that a rank that
-    fails on any node ends the launch within one such step.
+  - Reads what the unit of the rank and its supervisor say. A rank that failed is a result and no failure of the task,
+    so that the ranks of all nodes can be compared.
+  - Returns at once when the rank serves or has failed, else after O(seconds). The role calls it on all nodes at once
+    and again, so that a rank that fails on any node ends the launch within one such step.
+  - Each stage has a limit, which the supervisor itself keeps; that of the roll call is kept here, because after a power
+    cut a node may wait for the others for hours.
 options:
-  host:
-    description: Name of the node in messages.
-    type: str
-    required: true
-  url:
-    description: Base address of the engine's API, such as C(http://192.168.1.11:8000).
-    type: str
-    required: true
-  model:
-    description: The name under which the model is served.
-    type: str
-    required: true
   seconds:
     description: How long this call may take.
     type: int
-    default: 15
-  limit_minutes:
-    description: Fail when the unit was started longer ago than this and still does not answer.
+    default: 10
+  roll_minutes:
+    description: How long a launch by a person may wait for a rank that does not call.
     type: int
-    required: true
+    default: 15
 author: [Sparkwright (@sparkwright)]
 """
 
 EXAMPLES = r"""
 - name: Wait one step
   sparkwright.cluster.engine_wait:
-    host: "{{ inventory_hostname }}"
-    url: http://192.168.1.11:8000
-    model: glm-5.2
-    limit_minutes: 30
   register: waited
 """
 
 RETURN = r"""
 ready:
-  description: Whether the model generated a token.
+  description: Whether the model generated a token and counted it.
   returned: success
   type: bool
-stage:
-  description: What the engine's log showed last on this node.
+fault:
+  description: Why the rank does not run any more, empty while it does.
   returned: success
   type: str
+line:
+  description: Where the rank is, in a few words.
+  returned: success
+  type: str
+  sample: "weights: 2 of 47 shards, for 3 min"
 """
 
 import time
+from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sparkwright.cluster.plugins.module_utils.engine_client import generate
-from ansible_collections.sparkwright.cluster.plugins.module_utils.names import ENGINE_UNIT
+from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import Rank
+from ansible_collections.sparkwright.cluster.plugins.module_utils.lifecycle import Step, step_of
+from ansible_collections.sparkwright.cluster.plugins.module_utils.names import ENGINE_UNIT, RANK_FILE
+from ansible_collections.sparkwright.cluster.plugins.module_utils.rank import parse_rank
 
-# Seconds between two looks; a look that fails costs the engine nothing.
-PAUSE = 2
-# Seconds for one token; the first one after a load compiles kernels.
-ANSWER_SECONDS = 30
-LOG_LINES = 40
-# How the lines of the start-up check begin, see startup.py.
-REFUSED = "refused: "
-GONE = ("failed", "inactive", "deactivating")
+# Seconds between two looks.
+PAUSE = 1
 
 
-class Rank:
-    """This node's rank as systemd and its log show it."""
-
-    def __init__(self, module: AnsibleModule) -> None:
-        """Remember the module that runs the commands."""
-        self.module = module
-
-    def unit(self) -> tuple[str, float]:
-        """The unit's ActiveState, and the minutes since it was last started."""
-        properties = "--property=ActiveState,InactiveExitTimestampMonotonic"
-        _, out, _ = self.module.run_command(["systemctl", "show", ENGINE_UNIT, properties], check_rc=True)
-        shown = dict(line.split("=", 1) for line in str(out).splitlines())
-        started = int(shown["InactiveExitTimestampMonotonic"]) / 1e6
-        return shown["ActiveState"], (time.monotonic() - started) / 60
-
-    def log(self, lines: int) -> list[str]:
-        """The last lines of the unit's log that say anything."""
-        command = ["journalctl", "--unit", ENGINE_UNIT, "--output=cat", "--no-pager", "--lines", str(lines)]
-        _, out, _ = self.module.run_command(command)
-        return [line for line in str(out).splitlines() if line.strip()]
-
-    def fail(self, fact: str, limit: str) -> None:
-        """End the launch with the log of this rank, or with the refusals of the node's own start-up check."""
-        log = self.log(LOG_LINES)
-        refused = [line.removeprefix(REFUSED) for line in log if line.startswith(REFUSED)]
-        remedy = f"read the log below, the whole of it is in `journalctl -u {ENGINE_UNIT}`"
-        msg = f"{self.module.params['host']}: {fact}; limit: {limit}; remedy: {remedy}"
-        self.module.fail_json(msg="\n".join(dict.fromkeys(refused)) or msg, log=log)
+def look(module: AnsibleModule) -> Step:
+    """What the unit and the rank say now."""
+    properties = "--property=ActiveState,Job,InvocationID"
+    _, shown, _ = module.run_command(["systemctl", "show", ENGINE_UNIT, properties], check_rc=True)
+    return step_of(str(shown), read_rank(), time.time(), module.params["roll_minutes"])
 
 
-def answers(url: str, model: str) -> bool:
-    """Whether the model generates a token now."""
+def read_rank(path: str = RANK_FILE) -> Rank | None:
+    """What the rank last wrote."""
     try:
-        return generate(url, model, "1", tokens=1, timeout=ANSWER_SECONDS).tokens > 0
-    except (OSError, ValueError):
-        return False
+        return parse_rank(Path(path).read_text(encoding="utf-8"))
+    except OSError:
+        return None
 
 
 def main() -> None:
     """Look until the time of this step is up."""
     module = AnsibleModule(
-        argument_spec={
-            "host": {"type": "str", "required": True},
-            "url": {"type": "str", "required": True},
-            "model": {"type": "str", "required": True},
-            "seconds": {"type": "int", "default": 15},
-            "limit_minutes": {"type": "int", "required": True},
-        },
+        argument_spec={"seconds": {"type": "int", "default": 10}, "roll_minutes": {"type": "int", "default": 15}},
         supports_check_mode=True,
     )
-    asked, rank = module.params, Rank(module)
-    until = time.monotonic() + asked["seconds"]
-    while True:
-        state, minutes = rank.unit()
-        if state in GONE:
-            rank.fail(f"the engine's unit is {state}", "active until the model answers")
-        if answers(asked["url"], asked["model"]):
-            module.exit_json(changed=False, ready=True, stage="serving")
-        if minutes > asked["limit_minutes"]:
-            rank.fail(f"no answer {minutes:.0f} minutes after the start", f"{asked['limit_minutes']} minutes")
-        if time.monotonic() + PAUSE > until:
-            module.exit_json(changed=False, ready=False, stage=(rank.log(1) or ["no log yet"])[-1])
+    until = time.monotonic() + module.params["seconds"]
+    step = look(module)
+    while not step.ready and not step.fault and time.monotonic() + PAUSE < until:
         time.sleep(PAUSE)
+        step = look(module)
+    module.exit_json(changed=False, ready=step.ready, fault=step.fault, line=step.line)
 
 
 if __name__ == "__main__":

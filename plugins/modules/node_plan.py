@@ -225,16 +225,4 @@ state:
   description: State of the whole cluster, one of running, down and partial.
   returned: success
   type: str
-model:
-  description: Name of the model in the API.
-  returned: success
-  type: str
-api_url:
-  description: Base address of the API.
-  returned: success
-  type: str
-ready_minutes:
-  description: Longest time from start to the first answer, in minutes.
-  returned: success
-  type: int
 """

@@ -96,7 +96,8 @@ def launch_of(plan: Plan, intent: Intent, facts: Mapping[str, Any]) -> Launch | 
         nccl = None
     if nccl is None:
         return None
-    return render(plan.profile, intent, host_paths(plan, intent), nccl, image_to_run(intent, facts))
+    key = str(plan.value(intent.head, "serving_api_key") or "")
+    return render(plan.profile, intent, host_paths(plan, intent), nccl, image_to_run(intent, facts), key)
 
 
 def smoke_of(plan: Plan, intent: Intent, facts: Mapping[str, Any]) -> tuple[str, ...]:

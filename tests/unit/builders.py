@@ -85,6 +85,7 @@ def intent(rank: int = 0, count: int = 4, **changes) -> Intent:
         api_host="10.0.0.11",
         api_port=8210,
         master_port=29501,
+        roll_port=29400,
         daemon_config={"log-driver": "json-file"},
         tuning=wish(),
         share=ShareWish(path="/models", folders=("big",), cache="/var/cache/sparkwright"),
@@ -189,6 +190,39 @@ def image() -> dict:
     return {**stored, "gates": gates, "error": None}
 
 
+def engine_rank(**changes) -> dict:
+    """What the supervisor of a rank keeps while it serves over both rails."""
+    figures = {
+        "kv_tokens": 132096,
+        "context": 131072,
+        "concurrency": 1.01,
+        "backend": "nccl",
+        "meets": "tcp://192.168.100.10:29501",
+        "network": "IB",
+        "devices": [DEVICE0, DEVICE1],
+    }
+    rank = {
+        "invocation": "1d",
+        "stage": "ready",
+        "detail": "",
+        "since": 1_796_057_541.0,
+        "ready": True,
+        "missing": [],
+        "first": "",
+        "available": 0,
+        "figures": figures,
+        "end": None,
+    }
+    return {**rank, **changes}
+
+
+def listeners(rank: int, serving: bool) -> list[dict]:
+    """What listens: ssh, and on a head that serves the API, the rendezvous of Ray and the roll call."""
+    ours = {8210: "10.0.0.11", 29501: "192.168.100.10", 29400: "192.168.100.10"} if serving and rank == 0 else {}
+    rows = [{"address": address, "port": port, "process": "python3"} for port, address in ours.items()]
+    return [{"address": "0.0.0.0", "port": 22, "process": "sshd"}, *rows]
+
+
 def weights() -> dict:
     shard = {"size": 5_000_000_000, "expected": 5_000_000_000, "tensors": 7, "header": "0123456789abcdef"}
     return {
@@ -244,7 +278,9 @@ def node_facts(rank: int = 0, serving: bool = False) -> dict:
         "serving": {
             "unit": "active" if serving else "inactive",
             "enabled": "enabled",
-            "listeners": [{"address": "0.0.0.0", "port": 22, "process": "sshd"}],
+            "listeners": listeners(rank, serving),
+            "rank": engine_rank() if serving else None,
+            "watchdog": None,
         },
         "tuning": tuned(),
         "footprint": footprint(),

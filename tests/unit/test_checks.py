@@ -97,6 +97,7 @@ def test_checks_come_in_the_order_of_a_look_at_a_node():
         "checks_image",
         "checks_launch",
         "checks_updates",
+        "checks_serving",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Whether the engine serves: the client, the probe, and one step of waiting."""
+"""The modules that ask a serving engine on the head, against a server that answers like one."""
 
 from __future__ import annotations
 
@@ -6,102 +6,107 @@ import pytest
 from engine_server import Engine, serve
 from module_runner import run_module
 
-from ansible_collections.sparkwright.cluster.plugins.module_utils.engine_client import generate, generated_tokens
-from ansible_collections.sparkwright.cluster.plugins.modules import engine_probe, engine_wait
+from ansible_collections.sparkwright.cluster.plugins.modules import engine_bench, engine_verify
 
 # Port 9 of loopback (discard): nobody listens.
 NOBODY = "http://127.0.0.1:9"
+ANSWERS = ("It is 391.", "877 from 1,204 leaves 327", "168 eggs")
+PRIME = "```python\ndef is_prime(n):\n    return n > 1 and all(n % d for d in range(2, n))\n```"
 
 
-def probe(url, **arguments):
-    return run_module(engine_probe.main, url=url, model="tiny", tokens=4, timeout=5, **arguments)
+def verify(url, **arguments):
+    return run_module(engine_verify.main, url=url, model="tiny", timeout=5, tokens=4, **arguments)
 
 
-def test_an_answer_has_its_text_and_its_number_of_tokens():
-    engine = Engine()
+def outcomes(found):
+    return {one["proof"]: one["outcome"] for one in found["proofs"]}
+
+
+def test_a_good_engine_passes_every_proof():
+    texts = ["four sparks"] * 4 + ["the boat is", "58213."]
+    engine = Engine(texts=texts, chats=(*ANSWERS, PRIME), guesses=(0.9, 0.8))
     with serve(engine) as url:
-        answer = generate(url, "tiny", "hello", tokens=3, timeout=5)
-    assert (answer.text, answer.tokens) == ("four sparks", 3)
-    assert engine.asked == [{"model": "tiny", "prompt": "hello", "max_tokens": 3, "temperature": 0, "ignore_eos": True}]
+        found = verify(url, expect={"acceptance": [0.9, 0.79]}, context=4096)
+    assert set(outcomes(found).values()) == {"ok"}, found
+    assert len(found["proofs"]) == 7
 
 
-@pytest.mark.parametrize("body", [{}, {"choices": []}, {"choices": [{"text": "x"}]}, []])
-def test_what_is_no_completion_is_an_error(body):
-    with serve(Engine(body=body)) as url, pytest.raises(ValueError, match="is no completion"):
-        generate(url, "tiny", "hello", tokens=3, timeout=5)
-
-
-def test_the_counter_is_that_of_generated_tokens():
+def test_what_the_profile_does_not_expect_is_said_to_be_skipped():
     with serve(Engine()) as url:
-        assert generated_tokens(url, timeout=5) == 100
+        found = verify(url, expect={"proofs": ["deterministic"]})
+    assert outcomes(found) == {
+        "deterministic": "ok",
+        **dict.fromkeys(("counter", "streaming", "arithmetic", "code", "needle", "acceptance"), "skipped"),
+    }
 
 
-def test_an_engine_that_generates_and_counts_passes():
+def test_quick_proves_tokens_and_counter_and_no_more():
     with serve(Engine()) as url:
-        found = probe(url)
-    assert (found["text"], found["tokens"], found["counted"]) == ("four sparks", 4, 8)
+        found = verify(url, quick=True)
+    assert outcomes(found) == {"deterministic": "ok", "counter": "ok"}
 
 
-def test_a_counter_that_stands_still_is_a_failure():
-    with serve(Engine(counts=False)) as url:
-        found = probe(url)
+BROKEN = {
+    "deterministic": (Engine(texts=("four", "five")), "4 and 4 tokens, texts different"),
+    "counter": (Engine(counts=False), "the engine counted 0 tokens"),
+    "streaming": (Engine(), "4 tokens in 4 pieces, without an end"),
+    "arithmetic": (Engine(chats=("391", "328", "168")), "2 of 3 sums are right"),
+    "code": (Engine(chats=("I cannot",)), "the answer has no function is_prime(n) that divides and returns"),
+    "needle": (Engine(texts=("the sea",)), "not found at 50% of "),
+    "acceptance": (Engine(guesses=(0.9, 0.0)), "acceptance 0.90, 0.00"),
+}
+
+
+@pytest.mark.parametrize("proof", BROKEN)
+def test_each_proof_can_fail_and_says_why(proof):
+    engine, fact = BROKEN[proof]
+    engine.whole = False
+    with serve(engine) as url:
+        found = verify(url, expect={"proofs": [proof]}, needle_tokens=400)
     assert found["failed"]
-    assert "the engine counted 0 tokens; limit: at least 8" in found["msg"]
+    (line,) = found["msg"].splitlines()
+    assert line.startswith(f"{url}: {proof}: {fact}")
+    assert "; remedy: " in line
 
 
-def test_two_answers_that_differ_are_a_failure():
-    with serve(Engine(texts=("four", "five"))) as url:
-        found = probe(url)
-    assert "two answers to one prompt differ; limit: equal, as nothing is sampled" in found["msg"]
+def test_an_engine_that_refuses_fails_the_proof_that_asked():
+    engine = Engine()
+    engine.broken = True
+    with serve(engine) as url:
+        found = verify(url, quick=True)
+    assert "deterministic: no answer: HTTP 500 " in found["msg"]
+
+
+def test_the_key_of_the_api_is_read_from_its_file(tmp_path, monkeypatch):
+    file = tmp_path / "api.env"
+    file.write_text("VLLM_API_KEY=s3cret=with=signs\nLLAMA_API_KEY=other\n")
+    with serve(Engine(key="s3cret=with=signs")) as url:
+        assert "HTTP 401" in verify(url, quick=True)["msg"]
+        key = engine_verify.key_of(str(file))
+        monkeypatch.setattr(engine_verify, "key_of", lambda: key)
+        assert "failed" not in verify(url, quick=True)
 
 
 def test_nobody_answers():
-    found = probe(NOBODY)
-    assert found["msg"].startswith(f"{NOBODY} does not generate: ")
+    found = verify(NOBODY)
+    assert found["msg"].startswith(f"{NOBODY} does not answer: ")
     assert "remedy: look at `journalctl -u sparkwright-engine` on the head" in found["msg"]
 
 
-@pytest.fixture
-def rank(monkeypatch):
-    """The unit's state, the minutes since its start and its log, as a test sets them."""
-    state = {"unit": ("active", 1.0), "log": ["loading shard 1 of 3"]}
-    monkeypatch.setattr(engine_wait.Rank, "unit", lambda self: state["unit"])
-    monkeypatch.setattr(engine_wait.Rank, "log", lambda self, lines: state["log"][-lines:])
-    return state
+def test_a_bench_measures_all_and_repeats_no_beginning():
+    engine = Engine()
+    with serve(engine) as url:
+        found = run_module(
+            engine_bench.main, url=url, model="tiny", context=512, long_tokens=300, requests=3, timeout=5
+        )
+    assert set(found["measured"]) == {"decode", "decode_long", "prefill", "concurrent"}
+    assert all(rate > 0 for rate in found["measured"].values())
+    assert found["sizes"]["answer"] == 128
+    assert found["sizes"]["short"] <= 16 < 200 < found["sizes"]["long"] <= 300
+    beginnings = [request["prompt"].split()[0] for request in engine.asked[1:]]
+    assert len(set(beginnings)) == len(beginnings) == 5
 
 
-def wait(url, seconds=1):
-    return run_module(engine_wait.main, host="spark2", url=url, model="tiny", seconds=seconds, limit_minutes=10)
-
-
-def test_a_generated_token_is_ready(rank):
-    with serve(Engine()) as url:
-        found = wait(url)
-    assert (found["ready"], found["stage"]) == (True, "serving")
-
-
-def test_an_engine_that_loads_is_not_ready_and_says_where_it_is(rank):
-    found = wait(NOBODY)
-    assert (found["ready"], found["stage"]) == (False, "loading shard 1 of 3")
-
-
-@pytest.mark.parametrize("state", ["failed", "inactive", "deactivating"])
-def test_a_rank_that_is_gone_ends_the_launch_at_once(rank, state):
-    rank["unit"] = (state, 1.0)
-    found = wait(NOBODY, seconds=600)
-    assert found["failed"]
-    assert found["msg"].startswith(f"spark2: the engine's unit is {state}; limit: active until the model answers; ")
-    assert found["log"] == ["loading shard 1 of 3"]
-
-
-def test_what_the_start_up_check_refused_is_the_message(rank):
-    rank["unit"] = ("failed", 0.0)
-    line = "spark2: the MTU of enp1s0f0np0 is 1500; limit: 9000; remedy: run site.yml"
-    rank["log"] = ["Starting ...", f"refused: {line}", "Failed with result 'exit-code'."]
-    assert wait(NOBODY, seconds=600)["msg"] == line
-
-
-def test_a_launch_that_takes_too_long_is_a_failure(rank):
-    rank["unit"] = ("active", 11.2)
-    found = wait(NOBODY, seconds=600)
-    assert found["msg"].startswith("spark2: no answer 11 minutes after the start; limit: 10 minutes; ")
+def test_a_bench_without_an_engine():
+    found = run_module(engine_bench.main, url=NOBODY, model="tiny", timeout=5)
+    assert found["msg"].startswith(f"{NOBODY} does not answer: ")

@@ -52,7 +52,11 @@ SPECS = {
         "model_store_overlay": {"type": "dict", "default": {}},
         "model_store_prune": {"type": "dict", "default": {}},
     },
-    "serving": {"serving_port": {"type": "int", "default": 8000}},
+    "serving": {
+        "serving_port": {"type": "int", "default": 8000},
+        "serving_api_address": {"type": "str", "default": "management"},
+        "serving_api_key": {"type": "str", "default": ""},
+    },
 }
 POOLS = [{"name": rail["name"], "subnet": rail["subnet"]} for rail in RAILS]
 SHAPE = {"parallel": {"tp": 4, "pp": 1, "dcp": 1}}
@@ -241,6 +245,18 @@ def test_ranks(ranks, expected):
             "all nodes: fabric_topology is direct with 4 nodes; limit: 2; remedy: set fabric_topology to ring or"
             " switch",
             id="too-many-for-a-cable",
+        ),
+        pytest.param(
+            {"everywhere": {"serving_api_address": "lan"}},
+            'spark1: serving_api_address is "lan"; limit: management, fabric, or an IPv4 address; remedy: write'
+            " management",
+            id="address of the API",
+        ),
+        pytest.param(
+            {"everywhere": {"serving_api_key": "s3cret"}},
+            "spark1: serving_api_key has 6 characters, not all of them usable; limit: 16 or more without blanks;"
+            " remedy: make one with `openssl rand -hex 24`, and keep it in a vault",
+            id="key of the API",
         ),
         pytest.param(
             {"spark2": {"fabric_cage": "p2"}},

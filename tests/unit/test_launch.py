@@ -12,6 +12,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.executors impo
 from ansible_collections.sparkwright.cluster.plugins.module_utils.launch import (
     HostPaths,
     container_options,
+    deployment,
     engine_environment,
     render,
 )
@@ -147,15 +148,32 @@ def test_the_whole_command():
     found = launch()
     end = found.argv.index(IMAGE_ID)
     assert found.argv[:end] == (
-        *("docker", "run", "--rm", "--name", "sparkwright-engine", "--network", "host", "--log-driver", "none"),
+        *("docker", "run", "--name", "sparkwright-engine", "--network", "host", "--log-driver", "none"),
         *("--security-opt", "no-new-privileges"),
         *("--env-file", "/etc/sparkwright/nccl.env", "--env-file", "/etc/sparkwright/engine.env"),
+        *("--env-file", "/etc/sparkwright/api.env"),
         *("--label", f"sparkwright.config={found.config_hash}", "--label", "sparkwright.rank=0"),
         *("--volume", "/var/lib/models:/models:ro", "--volume", "/var/cache/sparkwright:/var/cache/sparkwright"),
     )
     assert list(found.argv[end + 1 :]) == engine_argv(PROFILE, intent())
     assert found.environment == engine_environment(PROFILE, Commands([]))
     assert found.serve == ()
+
+
+def test_the_key_of_the_api_is_on_the_head_alone_and_in_no_argument():
+    plain, keyed = (render(PROFILE, intent(), HostPaths("/m", "/c"), {}, IMAGE_ID, key) for key in ("", "s3cret"))
+    assert plain.config_hash != keyed.config_hash
+    assert not [part for part in (*keyed.argv, *keyed.environment.values()) if "s3cret" in part]
+    worker = render(PROFILE, intent(1), HostPaths("/m", "/c"), {}, IMAGE_ID, "s3cret")
+    assert worker.config_hash == render(PROFILE, intent(1), HostPaths("/m", "/c"), {}, IMAGE_ID).config_hash
+    assert "/etc/sparkwright/api.env" not in worker.argv
+
+
+def test_all_ranks_have_one_deployment_and_another_profile_another():
+    hosts = ["spark1", "spark2"]
+    assert deployment(PROFILE, hosts, IMAGE_ID) == deployment(copy.deepcopy(PROFILE), hosts, IMAGE_ID)
+    others = [deployment({**PROFILE, "x": 1}, hosts, IMAGE_ID), deployment(PROFILE, hosts[::-1], IMAGE_ID)]
+    assert len({deployment(PROFILE, hosts, IMAGE_ID), deployment(PROFILE, hosts, "other"), *others}) == 4
 
 
 def test_mounts_of_the_user_come_last():

@@ -6,7 +6,7 @@ import json
 import os
 
 import pytest
-from builders import HARDWARE, IMAGE, IMAGE_ID, write_checkpoint
+from builders import HARDWARE, IMAGE, IMAGE_ID, engine_rank, write_checkpoint
 from trees import CAGE0, addresses, runner, write
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils import node_reader
@@ -147,11 +147,23 @@ def test_the_unit_and_its_neighbours(tmp_path):
         "unit": "active",
         "enabled": "enabled",
         "listeners": [{"address": "0.0.0.0", "port": 22, "process": ""}],
+        "rank": None,
+        "watchdog": None,
     }
 
 
 def test_a_node_without_systemd(tmp_path):
-    assert reader(tmp_path).serving() == {"unit": "unknown", "enabled": "", "listeners": []}
+    found = {"unit": "unknown", "enabled": "", "listeners": [], "rank": None, "watchdog": None}
+    assert reader(tmp_path).serving() == found
+
+
+@pytest.mark.parametrize(("kept", "whole"), [(engine_rank(), True), ({"stage": "of another release"}, False)])
+def test_what_the_rank_and_the_watchdog_keep(tmp_path, kept, whole):
+    watchdog = {"restarts": [1.5], "last": "x", "stopped": ""}
+    files = {"run/sparkwright/rank.json": json.dumps(kept), "var/lib/sparkwright/watchdog.json": json.dumps(watchdog)}
+    write(tmp_path, files)
+    found = reader(tmp_path).serving()
+    assert (found["rank"], found["watchdog"]) == (kept if whole else None, watchdog)
 
 
 # --- all of it ------------------------------------------------------------------------------------------------------

@@ -44,8 +44,8 @@ def inventory(everywhere=None, profile=PROFILE, **hosts):
         "engine_image_build": {},
         "engine_image_distribution": "auto",
         "engine_image_registry_port": 5055,
-        "serving_api_host": "",
         "serving_extra_mounts": ["/opt/x:/opt/x:ro"],
+        "serving_api_address": "management",
         "container_runtime_daemon_config": {"log-driver": "json-file"},
     }
     own = {f"spark{n + 1}": {"ansible_host": f"10.0.0.{11 + n}", "sparkwright_rank": n} for n in range(4)}
@@ -69,6 +69,7 @@ def test_a_worker_of_the_cluster():
     assert found.socket_peers == {f"spark{n + 1}": f"192.168.100.{10 + n}" for n in (0, 1, 3)}
     assert found.nccl_env == {"NCCL_CROSS_NIC": "1", "NCCL_CUMEM_ENABLE": "0", "NCCL_IGNORE_CPU_AFFINITY": "1"}
     assert (found.api_host, found.api_port, found.master_port) == ("10.0.0.11", 8210, 29501)
+    assert found.roll_port == 29400
     assert (found.image, found.image_id) == (IMAGE, IMAGE_ID)
     assert (found.weights_path, found.weights_pushed) == ("/var/lib/models/glm52-awq-15pct", False)
     assert found.daemon_config == {"log-driver": "json-file"}
@@ -85,7 +86,8 @@ def test_intents_are_in_the_order_of_the_ranks():
 @pytest.mark.parametrize(
     ("everywhere", "field", "value"),
     [
-        ({"serving_api_host": "0.0.0.0"}, "api_host", "0.0.0.0"),
+        ({"serving_api_address": "0.0.0.0"}, "api_host", "0.0.0.0"),
+        ({"serving_api_address": "fabric"}, "api_host", "192.168.100.10"),
         ({"ansible_host": None}, "api_host", "spark1"),
         ({"ansible_host": None}, "management", "spark2"),
         ({"model_store_source": "/srv/model"}, "weights_pushed", True),

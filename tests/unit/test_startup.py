@@ -71,9 +71,10 @@ def node(tmp_path, monkeypatch):
         def __init__(self, hardware_root):
             assert hardware_root == "/hardware"
 
-        def read(self, subsets, weights_path, images, share):
-            assert share.path == "/models"
-            assert (weights_path, images) == ("/models/big", ["registry.example/vllm:1"])
+        def read(self, subsets, **asked):
+            if "weights" in subsets:
+                assert asked.pop("share").path == "/models"
+                assert asked == {"weights_path": "/models/big", "images": ["registry.example/vllm:1"]}
             return {name: value for name, value in facts.items() if name != "platform"}
 
     monkeypatch.setattr(startup, "LAUNCH_FILE", str(tmp_path / "launch.json"))
@@ -171,14 +172,55 @@ def test_a_warning_stops_nothing(node):
     assert startup.main(["check"]) == 0
 
 
-def test_run_becomes_the_container_client_with_the_list_as_it_was_written(node, monkeypatch):
+@pytest.fixture
+def kept(monkeypatch):
+    """What the unit keeps of its rank."""
+    saved = []
+    monkeypatch.setattr(startup, "save_rank", saved.append)
+    return saved
+
+
+def test_what_the_unit_refuses_is_kept_for_doctor(node, kept):
+    assert startup.main(["admit"]) == 0
+    assert [rank["end"] for rank in kept] == [None, None]
+
+    node["fabric"]["netdevs"]["enp1s0f0np0"]["mtu"] = 1500
+    assert startup.main(["admit"]) == 1
+    end = kept[-1]["end"]
+    assert end["refused"]
+    assert end["why"].startswith("spark2: the MTU of enp1s0f0np0 is 1500; limit: 9000; ")
+
+
+def test_a_person_who_checks_leaves_no_trace(node, kept):
+    node["fabric"]["netdevs"]["enp1s0f0np0"]["mtu"] = 1500
+    assert startup.main(["check"]) == 1
+    assert kept == []
+
+
+def test_run_gives_the_launch_to_the_supervisor(node, monkeypatch):
     ran = []
 
-    def become(file, argv):
-        ran.append((file, argv))
-        raise SystemExit(0)
+    class Supervisor:
+        def __init__(self, launch, available):
+            ran.append((launch["argv"], available))
 
-    monkeypatch.setattr(startup.os, "execvp", become)
-    with pytest.raises(SystemExit):
-        startup.main(["run"])
-    assert ran == [("docker", ["docker", "run", '{"a": "b c"}'])]
+        def run(self):
+            return 75
+
+    monkeypatch.setattr(startup, "Supervisor", Supervisor)
+    assert startup.main(["run"]) == 75
+    assert ran == [(["docker", "run", '{"a": "b c"}'], 120_000_000 * 1024)]
+
+
+def test_a_roll_call_that_cannot_be_heard_is_refused_in_words(node, monkeypatch, kept, capsys):
+    def refuse(launch, available):
+        raise OSError(98, "Address already in use")
+
+    monkeypatch.setattr(startup, "Supervisor", refuse)
+    assert startup.main(["run"]) == 1
+    line = (
+        "spark2: 192.168.100.10 port 29400 cannot be had (Address already in use); limit: free for the roll call of the"
+        " ranks; remedy: end what holds it"
+    )
+    assert capsys.readouterr().out == f"refused: {line}\n"
+    assert kept[-1]["end"]["why"] == line

@@ -10,7 +10,12 @@ from builders import GONE, REPO, cluster
 from ansible_collections.sparkwright.cluster.plugins.action.verdict import write_report
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.inventory import load_mapping
 
-VALUES = {"model_store_path": "/models", "serving_cache_path": "/cache", "serving_extra_mounts": []}
+VALUES = {
+    "model_store_path": "/models",
+    "serving_cache_path": "/cache",
+    "serving_extra_mounts": [],
+    "serving_api_key": "",
+}
 PLAN = SimpleNamespace(
     profile=load_mapping(REPO / "profiles/glm52-awq15-mtp3-256k.yml"), value=lambda host, name: VALUES[name]
 )
