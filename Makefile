@@ -57,8 +57,9 @@ test-containers: collections
 	pytest tests/engine
 	for scenario in headless fabric admission spark4; do lab/run molecule test -s $$scenario || exit; done
 
-test-full: test lab-up  ## test, then what loads the engine again and again: stop, start, a lost rank
+test-full: test lab-up  ## test, then what loads the engine again and again: stop, start, a lost rank, and the executor Ray
 	lab/run pytest tests/driver/test_lifecycle.py
+	lab/run molecule test -s serving-ray
 
 test-vm: collections  ## what containers cannot prove: RDMA, reboots and power cuts on four virtual machines
 	lab/prepare vm && lab/vm/build

@@ -16,6 +16,8 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.daemon_config 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import has_image
 from ansible_collections.sparkwright.cluster.plugins.module_utils.lifecycle import state_of
 from ansible_collections.sparkwright.cluster.plugins.module_utils.names import (
+    CONTAINER_MAIN,
+    CONTAINER_PROGRAM,
     ENGINE_ENV_FILE,
     LAUNCH_FILE,
     LIBRARY,
@@ -158,6 +160,7 @@ def launch_data(rendered, plan, intent) -> dict[str, object] | None:
         "hardware_root": plan.value(intent.host, "sparkwright_hardware_root"),
         "intent": intent.as_data(),
         "argv": list(rendered.argv),
+        "waits": [list(place) for place in rendered.waits],
     }
     return {
         "argv": list(rendered.argv),
@@ -171,9 +174,13 @@ def launch_data(rendered, plan, intent) -> dict[str, object] | None:
 
 
 def library_files() -> list[dict[str, str]]:
-    """The pure core as the node imports it."""
+    """The pure core as the node imports it, and as the container of a Ray runs it."""
     sources = REPO / "plugins" / "module_utils"
     package = f"{LIBRARY}/sparkwright"
-    names = {f"{package}/{name}.py": (sources / f"{name}.py").read_text(encoding="utf-8") for name in NODE_LIBRARY}
-    marker = {f"{package}/__init__.py": '"""The part of Sparkwright that runs on a node."""\n'}
+    modules = [*NODE_LIBRARY, CONTAINER_PROGRAM]
+    names = {f"{package}/{name}.py": (sources / f"{name}.py").read_text(encoding="utf-8") for name in modules}
+    marker = {
+        f"{package}/__init__.py": '"""The part of Sparkwright that runs on a node."""\n',
+        f"{LIBRARY}/__main__.py": CONTAINER_MAIN,
+    }
     return [{"path": path, "content": content, "diff": "digest"} for path, content in {**marker, **names}.items()]

@@ -12,6 +12,7 @@ from . import (
     checks_nccl,
     checks_node,
     checks_rails,
+    checks_ray,
     checks_rdma,
     checks_tuning,
     checks_weights,
@@ -29,6 +30,7 @@ _MODULES = (
     checks_rdma,
     checks_weights,
     checks_launch,
+    checks_ray,
 )
 _ORDER = [module.__name__ for module in _MODULES]
 

@@ -8,8 +8,10 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any
 
-# vLLM's counter of generated tokens (vllm/v1/metrics/loggers.py); its lines carry labels.
-COUNTER = re.compile(r"^vllm:generation_tokens_total(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
+# The counters of generated tokens: vLLM's (vllm/v1/metrics/loggers.py), whose lines carry labels, and llama.cpp's
+# (tools/server/server-context.cpp).
+COUNTERS = ("vllm:generation_tokens_total", "llamacpp:tokens_predicted_total")
+COUNTER = re.compile(rf"^(?:{'|'.join(COUNTERS)})(?:\{{[^}}]*\}})? ([0-9.e+]+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)

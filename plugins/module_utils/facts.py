@@ -207,12 +207,28 @@ class Listener(TypedDict):
     process: str
 
 
+class Ray(TypedDict):
+    """The Ray in the engine's container: its version, and on the head its own names of the living nodes by address.
+
+    `error` says why one of them is not known.
+    """
+
+    version: str | None
+    nodes: dict[str, str] | None
+    error: str | None
+
+
 class Serving(TypedDict):
-    """The engine's unit and what listens; `unit` is systemd's ActiveState, `enabled` its UnitFileState."""
+    """The engine's unit and what listens; `unit` is systemd's ActiveState, `enabled` its UnitFileState.
+
+    `filter` has the rules of our chain of the packet filter, `ray` is None where no Ray of ours runs.
+    """
 
     unit: str
     enabled: str
     listeners: list[Listener]
+    filter: list[str]
+    ray: Ray | None
 
 
 class Live(TypedDict):

@@ -82,6 +82,9 @@ class Intent:
     api_host: str
     api_port: int
     master_port: int
+    executor: str = "mp"
+    # How long a node waits at its start for the others that it needs, in seconds.
+    meet_seconds: int = 900
     cage: str = ""
     # The profile's own NCCL variables, which come after ours.
     nccl_env: Mapping[str, str] = field(default_factory=dict)

@@ -9,6 +9,7 @@ ENGINE_UNIT_FILE = f"/etc/systemd/system/{ENGINE_UNIT}"
 # Labels of the engine's container.
 LABEL_CONFIG = "sparkwright.config"
 LABEL_RANK = "sparkwright.rank"
+LABEL_RAY = "sparkwright.ray"
 
 # The one netplan file that this project writes.
 NETPLAN_FILE = "/etc/netplan/60-sparkwright.yaml"
@@ -23,6 +24,17 @@ LAUNCH_FILE = "/etc/sparkwright/launch.json"
 
 # The pure core, as the node's own start-up check imports it.
 LIBRARY = "/usr/local/lib/sparkwright"
+
+# What runs inside the container of a Ray, where `python3 LIBRARY` finds it whatever the image's own paths are.
+CONTAINER_PROGRAM = "ray_rank"
+CONTAINER_MAIN = '''"""Runs a rank of Ray inside its container."""
+
+import sys
+
+from sparkwright.ray_rank import main
+
+sys.exit(main(sys.argv[1:]))
+'''
 
 # What was there before the first change of ours, written once.
 RECORD_FILE = "/var/lib/sparkwright/before.json"
@@ -42,6 +54,7 @@ NODE_LIBRARY = (
     "checks_nccl",
     "checks_node",
     "checks_rails",
+    "checks_ray",
     "checks_rdma",
     "checks_tuning",
     "checks_weights",
@@ -62,8 +75,10 @@ NODE_LIBRARY = (
     "nccl_env",
     "netplan",
     "node_reader",
+    "own_ports",
     "probes",
     "rails",
+    "ray_plan",
     "rdma_schedule",
     "release",
     "safetensors_index",

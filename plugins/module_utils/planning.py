@@ -55,6 +55,8 @@ def _intent(
         api_host=_text(inventory.value(head, "serving_api_host"), managed[head]),
         api_port=profile["serve"]["port"],
         master_port=profile["serve"]["master_port"],
+        executor=profile["executor"],
+        meet_seconds=int(value("serving_meet_minutes")) * 60,
         cage=_text(value("fabric_cage"), ""),
         nccl_env={name: str(text) for name, text in profile.get("nccl_env", {}).items()},
         daemon_config=value("container_runtime_daemon_config"),

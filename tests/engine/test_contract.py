@@ -25,7 +25,7 @@ REPO = Path(__file__).resolve().parents[2]
 PROFILES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((REPO / "profiles").glob("*.yml"))}
 VLLM = sorted(name for name, profile in PROFILES.items() if profile["executor"] != "llamacpp")
 # Where lab/build puts the environment, by the hash of its inputs.
-PLACE = '. lab/common.sh && echo "$cache/engine-env-$(inputs_hash engine/{build-env,requirements.lock})"'
+PLACE = '. lab/common.sh && echo "$cache/engine-env-$(inputs_hash engine/{build-env,requirements.lock,platform})"'
 # Seconds. The import alone takes ten on a machine that does nothing else.
 PATIENCE = 300
 # As in the lab's engine image (lab/engine/Containerfile), and quiet.

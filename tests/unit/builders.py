@@ -19,6 +19,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.meminfo import
 from ansible_collections.sparkwright.cluster.plugins.module_utils.memory_need import MemoryNeed
 from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import env_file, nccl_env
 from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import render_netplan
+from ansible_collections.sparkwright.cluster.plugins.module_utils.own_ports import filter_rules
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import INDEX_NAME
 
 REPO = Path(__file__).resolve().parents[2]
@@ -220,6 +221,8 @@ def node_facts(rank: int = 0, serving: bool = False) -> dict:
             "unit": "active" if serving else "inactive",
             "enabled": "enabled",
             "listeners": [{"address": "0.0.0.0", "port": 22, "process": "sshd"}],
+            "filter": filter_rules(intent(rank)) if serving else [],
+            "ray": None,
         },
         "tuning": tuned(),
         "footprint": footprint(),

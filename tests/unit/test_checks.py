@@ -94,6 +94,7 @@ def test_checks_come_in_the_order_of_a_look_at_a_node():
         "checks_rdma",
         "checks_weights",
         "checks_launch",
+        "checks_ray",
     ]
 
 

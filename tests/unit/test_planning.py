@@ -30,6 +30,7 @@ def inventory(everywhere=None, profile=PROFILE, **hosts):
         "model_store_source": "",
         "engine_image_ref": IMAGE,
         "serving_api_host": "",
+        "serving_meet_minutes": 15,
         "container_runtime_daemon_config": {"log-driver": "json-file"},
     }
     own = {f"spark{n + 1}": {"ansible_host": f"10.0.0.{11 + n}", "sparkwright_rank": n} for n in range(4)}
@@ -75,6 +76,7 @@ def test_intents_are_in_the_order_of_the_ranks():
         ({"model_store_source": "/srv/model"}, "weights_pushed", True),
         ({"serving_free_memory": True}, "free_memory", True),
         ({}, "free_memory", False),
+        ({"serving_meet_minutes": 3}, "meet_seconds", 180),
     ],
 )
 def test_a_variable_of_the_inventory_decides(everywhere, field, value):
@@ -84,7 +86,7 @@ def test_a_variable_of_the_inventory_decides(everywhere, field, value):
 def test_the_head_of_ray_takes_more_than_a_worker():
     ray = {**PROFILE, "executor": "ray"}
     found = make_intents(inventory(profile=ray), "")
-    assert [intent.memory.services for intent in found.values()] == [351 * MIB, 266 * MIB, 266 * MIB, 266 * MIB]
+    assert [intent.memory.services for intent in found.values()] == [444 * MIB, 278 * MIB, 278 * MIB, 278 * MIB]
 
 
 def test_an_interface_that_the_inventory_names_is_there_from_the_start():

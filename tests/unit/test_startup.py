@@ -11,6 +11,11 @@ from builders import HARDWARE, REPO, intent, node_facts
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils import startup
 from ansible_collections.sparkwright.cluster.plugins.module_utils.names import NODE_LIBRARY
+from ansible_collections.sparkwright.cluster.plugins.module_utils.own_ports import (
+    filter_rules,
+    filter_rules_v6,
+    restore_text,
+)
 
 SOURCES = REPO / "plugins" / "module_utils"
 
@@ -47,7 +52,7 @@ def test_every_file_of_the_library_is_used(library):
 
 def test_the_whole_check_runs_on_a_machine_that_is_no_node(library, tmp_path):
     """This machine has neither the rails nor the weights, so there are refusals, each in one line."""
-    launch = {"intent": intent().as_data(), "hardware_root": str(HARDWARE), "argv": ["true"]}
+    launch = {"intent": intent().as_data(), "hardware_root": str(HARDWARE), "argv": ["true"], "waits": []}
     (tmp_path / "launch.json").write_text(json.dumps(launch))
     file = str(tmp_path / "launch.json")
     done = isolated(library, f"import sparkwright.startup as s; s.LAUNCH_FILE = {file!r}; sys.exit(s.main(['check']))")
@@ -62,7 +67,12 @@ def test_the_whole_check_runs_on_a_machine_that_is_no_node(library, tmp_path):
 def node(tmp_path, monkeypatch):
     """The facts that the check will read; a test may change them."""
     facts = node_facts(1)
-    launch = {"intent": intent(1).as_data(), "hardware_root": "/hardware", "argv": ["docker", "run", '{"a": "b c"}']}
+    launch = {
+        "intent": intent(1).as_data(),
+        "hardware_root": "/hardware",
+        "argv": ["docker", "run", '{"a": "b c"}'],
+        "waits": [],
+    }
     (tmp_path / "launch.json").write_text(json.dumps(launch))
 
     class Reader:
@@ -160,3 +170,117 @@ def test_run_becomes_the_container_client_with_the_list_as_it_was_written(node, 
     with pytest.raises(SystemExit):
         startup.main(["run"])
     assert ran == [("docker", ["docker", "run", '{"a": "b c"}'])]
+
+
+# --- the nodes that must be there first -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def waiting(node, tmp_path, monkeypatch, pauses):
+    """A launch that waits for two nodes; `there` has the addresses at which somebody listens."""
+    there, launch = set(), json.loads((tmp_path / "launch.json").read_text())
+    launch["waits"] = [["spark1", "10.0.0.1", 26480], ["spark3", "10.0.0.3", 26480]]
+    (tmp_path / "launch.json").write_text(json.dumps(launch))
+    monkeypatch.setattr(startup, "listens", lambda address, port: address in there)
+
+    def become(file, argv):
+        raise SystemExit(0)
+
+    monkeypatch.setattr(startup.os, "execvp", become)
+    return there, pauses
+
+
+def test_a_rank_waits_for_the_nodes_that_it_needs(waiting, capsys):
+    there, during = waiting
+    during.append(lambda now: there.add("10.0.0.3" if now < 30 else "10.0.0.1"))
+    with pytest.raises(SystemExit) as ended:
+        startup.main(["run"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "rank 1 waits for spark1 at 10.0.0.1:26480, spark3 at 10.0.0.3:26480",
+        "rank 1 waits for spark1 at 10.0.0.1:26480",
+    ]
+
+
+def test_a_node_that_never_comes_is_named(waiting, capsys):
+    there, _ = waiting
+    there.add("10.0.0.1")
+    assert startup.main(["run"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "refused: spark2: rank 1 found nobody at 10.0.0.3:26480 of spark3; limit: 15 minutes (serving_meet_minutes);"
+        " remedy: look at `journalctl -u sparkwright-engine` on spark3"
+    )
+
+
+# --- the packet filter ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def filters(monkeypatch):
+    """Stands in for the packet filter: the commands with their input, and how they end by their beginning."""
+    ran, ends = [], {}
+
+    def run(argv, input, **_):
+        ran.append((" ".join(argv), input))
+        code, said = next((end for start, end in ends.items() if ran[-1][0].startswith(start)), (0, ""))
+        return subprocess.CompletedProcess(argv, code, "", said)
+
+    monkeypatch.setattr(startup.subprocess, "run", run)
+    monkeypatch.setattr(startup, "families", lambda: ["iptables", "ip6tables"])
+    return ran, ends
+
+
+def for_ray(tmp_path):
+    launch = json.loads((tmp_path / "launch.json").read_text())
+    launch["intent"] |= {"executor": "ray"}
+    (tmp_path / "launch.json").write_text(json.dumps(launch))
+
+
+def test_the_ports_are_closed_in_one_step_and_the_jump_is_made_once(node, tmp_path, filters):
+    for_ray(tmp_path)
+    ran, ends = filters
+    ends["ip6tables --wait 20 --check"] = (1, "no such rule")
+    assert startup.main(["close"]) == 0
+    assert [command for command, _ in ran] == [
+        "iptables-restore --noflush --wait 20",
+        "ip6tables-restore --noflush --wait 20",
+        "iptables --wait 20 --check INPUT -j SPARKWRIGHT",
+        "ip6tables --wait 20 --check INPUT -j SPARKWRIGHT",
+        "ip6tables --wait 20 --insert INPUT -j SPARKWRIGHT",
+    ]
+    assert ran[0][1] == restore_text(filter_rules(intent(1, executor="ray")))
+    assert ran[1][1] == restore_text(filter_rules_v6(intent(1, executor="ray")))
+
+
+def test_a_worker_of_the_native_executor_has_nothing_to_close(node, filters):
+    assert startup.main(["close"]) == 0
+    assert filters[0] == []
+
+
+@pytest.mark.parametrize("command", ["iptables-restore", "ip6tables-restore"])
+def test_ports_that_cannot_be_closed_are_a_reason(node, tmp_path, filters, capsys, command):
+    for_ray(tmp_path)
+    filters[1][command] = (2, "line 3 failed\n")
+    assert startup.main(["close"]) == 1
+    assert capsys.readouterr().out == (
+        f"refused: spark2: {command}: line 3 failed; limit: a packet filter that keeps strangers from the ranks' ports;"
+        " remedy: install iptables\n"
+    )
+
+
+def test_a_node_without_iptables_says_so(node, tmp_path, monkeypatch, capsys):
+    for_ray(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert startup.main(["close"]) == 1
+    assert "refused: spark2: iptables-restore: No such file or directory; " in capsys.readouterr().out
+
+
+def test_the_ports_are_opened_whatever_is_left(node, filters):
+    ran, ends = filters
+    ends["iptables"] = (1, "no such chain")
+    assert startup.main(["open"]) == 0
+    assert [command for command, _ in ran if command.startswith("iptables")] == [
+        "iptables --wait 20 --delete INPUT -j SPARKWRIGHT",
+        "iptables --wait 20 --flush SPARKWRIGHT",
+        "iptables --wait 20 --delete-chain SPARKWRIGHT",
+    ]
