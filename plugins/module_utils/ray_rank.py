@@ -31,12 +31,12 @@ LOOKS, LOOK_SECONDS = 3, 3
 # Seconds for one answer of Ray.
 ANSWER_SECONDS = 5
 # How often Ray is started: it gives itself 30 seconds, whatever else the node does at that moment.
-ATTEMPTS = 3
+ATTEMPTS = 5
 # Seconds for the engine to end by itself.
 END_SECONDS = 6
 # How the unit's log marks what the play shows, see engine_wait.
 REFUSED = "refused: "
-RAY, ENGINE, MEMBERS = "Ray", "the engine", "the roll call"
+RAY, CLEARED, MEMBERS, ENGINE = "Ray", "the end of Ray", "the roll call", "the engine"
 
 
 class LogRelay:
@@ -91,11 +91,12 @@ class Rank:
             signal.signal(number, self._end)
         self._start_ray()
         if self._plan.is_head:
-            self._start(MEMBERS, [sys.executable, sys.argv[0], "ray-members", *sys.argv[2:]], {})
+            self._start(MEMBERS, [sys.executable, sys.argv[0], "ray-members", *sys.argv[2:]])
         reasons: list[str] = []
         while not self._told_to_end and not reasons:
             time.sleep(PAUSE)
             self._show_logs()
+            self._reap()
             reasons = self._look()
         self._stop()
         for reason in reasons:
@@ -103,28 +104,47 @@ class Rank:
         return 1 if reasons else 0
 
     def _look(self) -> list[str]:
-        """Go on where something has happened, and return why the rank must end."""
-        for what, process in list(self._processes.items()):
-            code = process.poll()
-            if code and what == RAY and self._attempts < ATTEMPTS:
-                subprocess.run([self._plan.start[0], "stop", "--force"], check=False)
-                self._start_ray()
-            elif code is not None and (code or what == ENGINE):
-                # The roll call has said itself what is missing.
-                return [ended(self._plan, what, code)]
-            elif code == 0:
+        """Go on where something has ended, and return why the rank must end."""
+        finished = {what: process.poll() for what, process in self._processes.items()}
+        for what, code in finished.items():
+            if code is not None:
                 del self._processes[what]
-                if what == MEMBERS:
-                    self._start(ENGINE, self._plan.serve, {"RAY_ADDRESS": self._plan.meeting_point})
+                if not self._go_on(what, code):
+                    # The roll call has said itself what is missing.
+                    return [ended(self._plan, what, code)]
         complete = ENGINE in self._processes or not (self._plan.is_head or self._processes)
         return self._peers.gone() if complete else []
+
+    def _go_on(self, what: str, code: int) -> bool:
+        """Do what follows the end of a process, or say that nothing can."""
+        if what == RAY and code and self._attempts < ATTEMPTS:
+            self._start(CLEARED, [self._plan.start[0], "stop", "--force"])
+        elif what == CLEARED:
+            self._start_ray()
+        elif what == MEMBERS and not code:
+            self._start(ENGINE, self._plan.serve, RAY_ADDRESS=self._plan.meeting_point)
+        else:
+            return what == RAY and not code
+        return True
+
+    def _reap(self) -> None:
+        """Take note of the ends of processes that others have left to us; until then they count as alive."""
+        own = {process.pid for process in self._processes.values()}
+        while True:
+            try:
+                ended_one = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended_one is None or ended_one.si_pid in own:
+                return
+            os.waitpid(ended_one.si_pid, 0)
 
     def _start_ray(self) -> None:
         """Start Ray under a new name; vLLM's ranks follow from these names, see node_id."""
         self._attempts += 1
-        self._start(RAY, start_arguments(self._plan), {"RAY_OVERRIDE_NODE_ID_FOR_TESTING": new_node_id(self._plan)})
+        self._start(RAY, start_arguments(self._plan), RAY_OVERRIDE_NODE_ID_FOR_TESTING=new_node_id(self._plan))
 
-    def _start(self, what: str, argv: Sequence[str], environment: dict[str, str]) -> None:
+    def _start(self, what: str, argv: Sequence[str], **environment: str) -> None:
         self._processes[what] = subprocess.Popen(argv, env={**os.environ, **environment})
 
     def _stop(self) -> None:

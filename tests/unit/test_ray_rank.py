@@ -188,8 +188,33 @@ def test_ray_is_started_anew_when_it_was_too_slow(tmp_path):
     program.write_text(f'#!/bin/sh\necho "$1" >> {count}\nexit 3\n')
     program.chmod(0o755)
     code, said = end_of(run_rank(tmp_path, plan(1, [str(program), "start"]), {}))
-    assert count.read_text().split() == ["start", "stop", "start", "stop", "start"]
+    assert count.read_text().split() == ["start", *["stop", "start"] * (ray_rank.ATTEMPTS - 1)]
     assert (code, said[-1].partition("; ")[0]) == (1, "refused: spark2: Ray of rank 1 ended with 3")
+
+
+def test_what_others_leave_behind_is_reaped():
+    """Ray's servers outlive the command that starts them and come to the first process of the container."""
+    rank = ray_rank.Rank(plan())
+    rank._start("Ray", ["sleep", "60"])
+    orphan = os.fork()
+    if not orphan:
+        os._exit(0)
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        rank._reap()
+        try:
+            os.kill(orphan, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.05)
+    with pytest.raises(ProcessLookupError):
+        os.kill(orphan, 0)
+    (own,) = rank._processes.values()
+    own.kill()
+    time.sleep(0.2)
+    # Its own are left to whoever waits for them.
+    rank._reap()
+    assert own.wait(10) == -signal.SIGKILL
 
 
 def test_a_worker_ends_when_the_head_is_gone(tmp_path, listening):
