@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 # The counters of generated tokens: vLLM's (vllm/v1/metrics/loggers.py), whose lines carry labels, and llama.cpp's
-# (tools/server/server-context.cpp).
+# (tools/server/server-task.cpp).
 COUNTERS = ("vllm:generation_tokens_total", "llamacpp:tokens_predicted_total")
 COUNTER = re.compile(rf"^(?:{'|'.join(COUNTERS)})(?:\{{[^}}]*\}})? ([0-9.e+]+)$", re.MULTILINE)
 

@@ -8,12 +8,28 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
+VLLM_COUNTERS = """\
+# HELP vllm:generation_tokens_total Number of generation tokens processed.
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{engine="0",model_name="tiny"} TOTAL
+vllm:prompt_tokens_total 7.0
+"""
+LLAMACPP_COUNTERS = """\
+# HELP llamacpp:prompt_tokens_total Number of prompt tokens processed.
+# TYPE llamacpp:prompt_tokens_total counter
+llamacpp:prompt_tokens_total 7
+# HELP llamacpp:tokens_predicted_total Number of generation tokens processed.
+# TYPE llamacpp:tokens_predicted_total counter
+llamacpp:tokens_predicted_total TOTAL
+"""
+
 
 class Engine:
     """What the server does: its answers in turn, and the tokens that it counts for each."""
 
-    def __init__(self, texts=("four sparks",), counts=True, body=None):
+    def __init__(self, texts=("four sparks",), counts=True, body=None, counters=None):
         self.texts, self.counts, self.body = list(texts), counts, body
+        self.counters = counters or VLLM_COUNTERS
         self.asked, self.total = [], 100
 
     def complete(self, request):
@@ -25,12 +41,7 @@ class Engine:
         return {"choices": [{"text": text}], "usage": {"completion_tokens": request["max_tokens"]}}
 
     def metrics(self):
-        return (
-            "# HELP vllm:generation_tokens_total Number of generation tokens processed.\n"
-            "# TYPE vllm:generation_tokens_total counter\n"
-            f'vllm:generation_tokens_total{{engine="0",model_name="tiny"}} {float(self.total)}\n'
-            "vllm:prompt_tokens_total 7.0\n"
-        )
+        return self.counters.replace("TOTAL", str(float(self.total)))
 
 
 @contextmanager

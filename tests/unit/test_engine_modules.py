@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engine_server import Engine, serve
+from engine_server import LLAMACPP_COUNTERS, VLLM_COUNTERS, Engine, serve
 from module_runner import run_module
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.engine_client import generate, generated_tokens
@@ -31,8 +31,9 @@ def test_what_is_no_completion_is_an_error(body):
         generate(url, "tiny", "hello", tokens=3, timeout=5)
 
 
-def test_the_counter_is_that_of_generated_tokens():
-    with serve(Engine()) as url:
+@pytest.mark.parametrize("counters", [VLLM_COUNTERS, LLAMACPP_COUNTERS])
+def test_the_counter_is_that_of_generated_tokens(counters):
+    with serve(Engine(counters=counters)) as url:
         assert generated_tokens(url, timeout=5) == 100
 
 
