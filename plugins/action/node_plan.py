@@ -313,6 +313,7 @@ def launch_data(rendered, plan, intent) -> dict[str, object] | None:
         "ready_minutes": plan.profile["serve"].get("ready_minutes", READY_MINUTES),
         "stage_minutes": dict(plan.profile["serve"].get("stage_minutes", {})),
         "watchdog": bool(plan.value(intent.head, "serving_watchdog")),
+        "waits": [list(place) for place in rendered.waits],
     }
     return {
         "argv": list(rendered.argv),

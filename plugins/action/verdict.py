@@ -98,6 +98,6 @@ def write_report(path: Path, plan, cluster, checks) -> None:
 
 
 def launch_data(plan, intent, facts) -> dict | None:
-    """The commands and the environment of a rank, as its unit would run them; None while its fabric is not known."""
+    """The command and the environment of a rank, as its unit would run them; None while its fabric is not known."""
     launch = launch_of(plan, intent, facts)
-    return launch and {"argv": launch.argv, "serve": launch.serve, "environment": dict(launch.environment)}
+    return launch and {"argv": launch.argv, "environment": dict(launch.environment)}

@@ -14,6 +14,7 @@ from . import (
     checks_nccl,
     checks_node,
     checks_rails,
+    checks_ray,
     checks_rdma,
     checks_serving,
     checks_share,
@@ -36,8 +37,9 @@ _MODULES = (
     checks_weights,
     checks_image,
     checks_launch,
-    checks_updates,
     checks_serving,
+    checks_ray,
+    checks_updates,
 )
 _ORDER = [module.__name__ for module in _MODULES]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +31,12 @@ from .safetensors_index import (
 # The names of the tensors by shard, or why they cannot be read.
 Index = dict[str, set[str]] | str
 
+# The name of one file of a model in several, as llama.cpp writes it, and how each such file begins.
+GGUF_PART = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf")
+GGUF_MAGIC = b"GGUF"
+# Bytes of a file of llama.cpp that tell it apart: the table of its tensors is among the first.
+GGUF_HEAD = 1 << 20
+
 # Seconds for a whole checkpoint directory; a dead NFS mount never answers.
 SECONDS = 30
 
@@ -50,6 +57,9 @@ def read_weights(machine: Machine, path: str, parts: Sequence[str] = ()) -> Weig
     absent: Index = "is not there"
     index = machine.look(f"{folder}/{INDEX_NAME}", _index, absent)
     free, used = _free(machine, folder), _used(machine, [path, *parts])
+    gguf = [file for file in machine.names(folder) if file.endswith(".gguf")]
+    if index == absent and gguf:
+        return {**_gguf_weights(machine, path, gguf), "disk_free": free, "disk_used": used}
     if isinstance(index, str):
         return {**no_weights(path, f"{INDEX_NAME} {index}"), "disk_free": free, "disk_used": used}
     config = machine.look(f"{folder}/config.json", Path.read_bytes, b"")
@@ -73,6 +83,37 @@ def read_weights(machine: Machine, path: str, parts: Sequence[str] = ()) -> Weig
         "disk_free": free,
         "disk_used": used,
     }
+
+
+def _gguf_weights(machine: Machine, path: str, files: list[str]) -> Weights:
+    """A directory of llama.cpp's files: a name says how many there must be, and no header says how long one is."""
+    folder = str(Path(path).absolute()).lstrip("/")
+    named = {name for file in files for name in _gguf_set(file)}
+    shards: dict[str, Shard] = {}
+    for file in files:
+        head, size = machine.look(f"{folder}/{file}", _gguf_head, (b"", 0))
+        good = head.startswith(GGUF_MAGIC)
+        digest = hashlib.sha256(head).hexdigest()[:16]
+        shards[file] = {"size": size, "expected": size if good else None, "tensors": 1, "header": digest}
+    found = no_weights(path, "")
+    found["error"] = None
+    found["tensors"] = dict.fromkeys(sorted(named), 1)
+    found["shards"] = shards
+    found["split"] = sum(shard["size"] for shard in shards.values())
+    return found
+
+
+def _gguf_set(file: str) -> list[str]:
+    """The names of all files of the model to which a file belongs."""
+    part = GGUF_PART.fullmatch(file)
+    if part is None:
+        return [file]
+    return [f"{part[1]}-{number:05d}-of-{part[2]}.gguf" for number in range(1, int(part[2]) + 1)]
+
+
+def _gguf_head(path: Path) -> tuple[bytes, int]:
+    with path.open("rb") as file:
+        return file.read(GGUF_HEAD), os.fstat(file.fileno()).st_size
 
 
 def no_weights(path: str, error: str) -> Weights:

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from .checks import Check, Cluster, Stage, Status, all_equal, rule
 from .facts import Serving, engine_runs, has_image, own_container
 from .image_need import REGISTRY
+from .intent import Intent
 from .names import ENGINE_CONTAINER, LABEL_CONFIG
+from .own_ports import filter_rules, own_ports, rank_ports, span
 
 WILDCARDS = ("0.0.0.0", "::")
 # States of the unit in which its supervisor runs.
@@ -62,7 +64,7 @@ def image_equal(cluster: Cluster) -> Iterator[Check]:
 
 @rule(
     "serving.port",
-    "The ports of the API, the rendezvous and the roll call are free.",
+    "The ports of the API, the roll call and the ranks are free.",
     Stage.PREFLIGHT,
     Stage.LAUNCH,
     needs="serving",
@@ -71,24 +73,28 @@ def port_free(cluster: Cluster) -> Iterator[Check]:
     """A port that somebody else holds fails the launch after the load."""
     for host, serving, intent in cluster.having("serving"):
         # A head that waits for the other ranks holds the port of the roll call itself.
-        if not intent.is_head or engine_runs(cluster.facts[host]) or serving["unit"] in HOLDING:
+        if engine_runs(cluster.facts[host]) or serving["unit"] in HOLDING:
             continue
-        wanted = [
-            ("API", intent.api_host, intent.api_port),
-            ("rendezvous", intent.head_address, intent.master_port),
-            ("roll call", intent.head_address, intent.roll_port),
-        ]
-        for name, listen, number in wanted:
-            takers = _takers(serving, listen, number)
+        for name, listen, numbers in listening(intent):
+            taken = _taken(serving, listen, numbers)
+            number, takers = taken or (numbers[0], [])
             yield Check(
                 "serving.port",
                 host,
                 Status.REFUSE if takers else Status.OK,
-                f"port {number} is held by {', '.join(takers) or 'nobody'}",
+                f"port {number if takers else span(numbers)} is held by {', '.join(takers) or 'nobody'}",
                 f"free on {listen}",
                 f"end {takers[0]}, or choose another port in the profile" if takers else "",
                 subject=name,
             )
+
+
+def listening(intent: Intent) -> list[tuple[str, str, range]]:
+    """What a node listens on: for what, at which address, on which ports."""
+    api, roll = (range(port, port + 1) for port in (intent.api_port, intent.roll_port))
+    head = [("API", intent.api_host, api), ("roll call", intent.head_address, roll)] if intent.is_head else []
+    ranks = rank_ports(intent)
+    return [*head, *([("rendezvous", intent.socket_address, ranks)] if ranks else [])]
 
 
 @rule(
@@ -130,6 +136,25 @@ def rank_runs(cluster: Cluster) -> Iterator[Check]:
         )
 
 
+@rule("serving.filter", "Only the other ranks reach the ports on which the ranks meet.", Stage.SERVING, needs="serving")
+def ports_closed(cluster: Cluster) -> Iterator[Check]:
+    """Ray and torch listen on every address, and run what they are sent; so the packet filter keeps strangers away."""
+    for host, serving, intent in cluster.having("serving"):
+        wanted, found = filter_rules(intent), serving["filter"]
+        if wanted:
+            faults = [f"lacks {one}" for one in wanted if one not in found]
+            faults += [f"has {one}" for one in found if one not in wanted]
+            ports = " and ".join(span(one) for one in own_ports(intent))
+            yield Check(
+                "serving.filter",
+                host,
+                Status.REFUSE if faults else Status.OK,
+                f"the packet filter {faults[0] if faults else 'is closed'} for port {ports}",
+                f"open to {', '.join(intent.socket_peers.values())} on {intent.socket_netdev} alone",
+                "run playbooks/stop.yml, then playbooks/start.yml",
+            )
+
+
 def short(image_id: str) -> str:
     """An image ID as Docker shows it to people."""
     return image_id.removeprefix("sha256:")[:12]
@@ -146,10 +171,13 @@ def _digests(cluster: Cluster, host: str, image_id: str) -> list[str]:
     return image["digests"] if image and image["id"] == image_id else []
 
 
-def _takers(serving: Serving, listen: str, number: int) -> list[str]:
-    """Who listens on that port in a way that keeps us from it."""
-    rows = [row for row in serving["listeners"] if row["port"] == number]
-    return sorted({r["process"] or "an unknown process" for r in rows if _collide(r["address"], listen)})
+def _taken(serving: Serving, listen: str, numbers: range) -> tuple[int, list[str]] | None:
+    """The first of the ports that somebody holds in a way that keeps us from it, and who that is."""
+    rows = [row for row in serving["listeners"] if row["port"] in numbers and _collide(row["address"], listen)]
+    if not rows:
+        return None
+    number = min(row["port"] for row in rows)
+    return number, sorted({row["process"] or "an unknown process" for row in rows if row["port"] == number})
 
 
 def _collide(held: str, wanted: str) -> bool:

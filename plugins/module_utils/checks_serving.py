@@ -46,6 +46,9 @@ def kv_capacity(cluster: Cluster) -> Iterator[Check]:
 def transport(cluster: Cluster) -> Iterator[Check]:
     """NCCL falls back to TCP in silence, at a tenth of the speed."""
     for host, rank, intent in _serving(cluster):
+        if intent.executor == "llamacpp":
+            # It is told the addresses of the rail and has no other way.
+            continue
         shown, limit = TRANSPORTS[intent.accelerator](rank["figures"], intent, cluster.facts[host].get("fabric"))
         asked = intent.accelerator == "cpu" or str(intent.nccl_env.get(DEBUG, "")).upper() == "INFO"
         silent = Status.REFUSE if asked else Status.WARN
@@ -62,19 +65,29 @@ def transport(cluster: Cluster) -> Iterator[Check]:
         )
 
 
-@rule("serving.listeners", "The API and the rendezvous listen where they should.", Stage.SERVING, needs="serving")
+@rule("serving.listeners", "The API and the roll call listen where they should.", Stage.SERVING, needs="serving")
 def listeners(cluster: Cluster) -> Iterator[Check]:
-    """What listens on all addresses can be reached from the LAN, or over Wi-Fi."""
+    """What listens on all addresses can be reached from the LAN, or over Wi-Fi.
+
+    Ray and PyTorch listen everywhere and cannot be told another; what keeps strangers from them is serving.filter.
+    """
     for host, serving, intent in cluster.having("serving"):
         if not intent.is_head or not engine_runs(cluster.facts[host]):
             continue
         for name, wanted, port in (
             ("API", intent.api_host, intent.api_port),
-            ("rendezvous", intent.head_address, intent.master_port),
             ("roll call", intent.head_address, intent.roll_port),
         ):
             found = sorted({row["address"] for row in serving["listeners"] if row["port"] == port})
-            yield _listener(host, name, port, found, wanted)
+            yield Check(
+                "serving.listeners",
+                host,
+                Status.OK if found == [wanted] or wanted in WILDCARDS else Status.REFUSE,
+                f"port {port} listens on {' and '.join(found) or 'no address'}",
+                f"{wanted} alone",
+                "run playbooks/stop.yml, then playbooks/start.yml",
+                subject=name,
+            )
 
 
 @rule("serving.watchdog", "The watchdog has nothing to report.", Stage.SERVING, needs="serving")
@@ -119,27 +132,12 @@ def _planned(cluster: Cluster, host: str, intent: Intent) -> Any:
     return capacity(need.cache(memory["MemTotal"] * 1024), need.block, need.context) if memory else None
 
 
-def _listener(host: str, name: str, port: int, found: list[str], wanted: str) -> Check:
-    # PyTorch's store, which the native executor meets at, listens on every address and cannot be told another.
-    everywhere = name == "rendezvous" and bool(set(found) & set(WILDCARDS))
-    right = found == [wanted] or wanted in WILDCARDS
-    shown = " and ".join(found) or "no address"
-    return Check(
-        "serving.listeners",
-        host,
-        Status.OK if right else Status.WARN if everywhere else Status.REFUSE,
-        f"port {port} listens on {shown}",
-        f"{wanted} alone",
-        f"close port {port} to all other networks in the node's firewall, as PyTorch listens everywhere"
-        if everywhere
-        else "run playbooks/stop.yml, then playbooks/start.yml",
-        subject=name,
-    )
-
-
 def _gloo(figures: Mapping[str, Any], intent: Intent, fabric: Fabric | None) -> tuple[str, str]:
-    shown = f"{figures['backend']} at {figures['meets']}" if figures["backend"] else ""
-    return shown, f"gloo at tcp://{intent.head_address}:{intent.master_port}"
+    meets, place = figures["meets"], f"tcp://{intent.head_address}:{intent.master_port}"
+    if intent.executor == "ray":
+        # There the ranks meet at a port of the head that is free at that moment.
+        meets, place = (text.rpartition(":")[0] for text in (meets, place))
+    return (f"{figures['backend']} at {meets}" if figures["backend"] else ""), f"gloo at {place}"
 
 
 def _nccl(figures: Mapping[str, Any], intent: Intent, fabric: Fabric | None) -> tuple[str, str]:

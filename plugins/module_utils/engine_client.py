@@ -17,16 +17,36 @@ from typing import Any
 
 from .names import API_ENV_FILE
 
-# A line of the metrics: name, labels, value. The names are those of vLLM (v1/metrics/loggers.py), then of llama.cpp.
-SAMPLE = re.compile(r"^((?:vllm|llamacpp):\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
+# A line of the metrics: name, labels, value.
+SAMPLE = re.compile(r"^(\w+:\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
 LABEL = re.compile(r'(\w+)="([^"]*)"')
-GENERATED = ("vllm:generation_tokens_total", "llamacpp:tokens_predicted_total")
-PROMPT = ("vllm:prompt_tokens_total", "llamacpp:prompt_tokens_total")
-REQUESTS = (
-    *("vllm:num_requests_running", "vllm:num_requests_waiting"),
-    *("llamacpp:requests_processing", "llamacpp:requests_deferred"),
+
+
+@dataclass(frozen=True)
+class Names:
+    """What an engine calls its counters; a name is empty where it does not count that."""
+
+    generated: str
+    prompt: str
+    requests: tuple[str, ...]
+    drafts: str = ""
+    accepted: str = ""
+
+
+# From v1/metrics/loggers.py, and with --metrics from tools/server/server-task.cpp.
+VLLM = Names(
+    "vllm:generation_tokens_total",
+    "vllm:prompt_tokens_total",
+    ("vllm:num_requests_running", "vllm:num_requests_waiting"),
+    "vllm:spec_decode_num_drafts_total",
+    "vllm:spec_decode_num_accepted_tokens_per_pos_total",
 )
-DRAFTS, ACCEPTED = "vllm:spec_decode_num_drafts_total", "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+LLAMACPP = Names(
+    "llamacpp:tokens_predicted_total",
+    "llamacpp:prompt_tokens_total",
+    ("llamacpp:requests_processing", "llamacpp:requests_deferred"),
+)
+NAMES: Mapping[str, Names] = {"mp": VLLM, "ray": VLLM, "llamacpp": LLAMACPP}
 
 
 class EngineError(ValueError):
@@ -134,27 +154,28 @@ def stream(url: str, model: str, prompt: str, *, tokens: int, timeout: float, ap
         raise EngineError(f"the stream of {url} told no usage: {error}") from None
 
 
-def counters(url: str, *, timeout: float) -> Counters:
-    """The engine's counters; they need no key. Raises OSError, or EngineError without a count of generated tokens."""
-    return parse_counters(_ask(f"{url}/metrics", timeout, None), url)
+def counters(url: str, executor: str, *, timeout: float, api_key: str | None = None) -> Counters:
+    """The engine's counters. Raises OSError, or EngineError without a count of generated tokens."""
+    return parse_counters(_ask(f"{url}/metrics", timeout, api_key), executor, url)
 
 
-def parse_counters(text: str, url: str = "the engine") -> Counters:
+def parse_counters(text: str, executor: str, url: str = "the engine") -> Counters:
     """The counters in the text of /metrics. Raises EngineError without a count of generated tokens."""
+    names = NAMES[executor]
     sums: dict[str, float] = {}
     positions: dict[int, float] = {}
     for name, labels, value in SAMPLE.findall(text):
         sums[name] = sums.get(name, 0.0) + float(value)
-        if name == ACCEPTED:
+        if name == names.accepted:
             position = int(dict(LABEL.findall(labels)).get("position", 0))
             positions[position] = positions.get(position, 0.0) + float(value)
-    if not any(name in sums for name in GENERATED):
+    if names.generated not in sums:
         raise EngineError(f"{url} has no count of generated tokens")
-    generated, prompt, requests = (
-        sum(sums.get(name, 0.0) for name in names) for names in (GENERATED, PROMPT, REQUESTS)
-    )
+    requests = sum(sums.get(name, 0.0) for name in names.requests)
     accepted = tuple(positions[position] for position in sorted(positions))
-    return Counters(generated, prompt, int(requests), sums.get(DRAFTS, 0.0), accepted)
+    return Counters(
+        sums[names.generated], sums.get(names.prompt, 0.0), int(requests), sums.get(names.drafts, 0.0), accepted
+    )
 
 
 def _greedy(model: str, prompt: str, tokens: int) -> dict[str, Any]:

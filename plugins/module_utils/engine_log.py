@@ -19,14 +19,22 @@ NCCL_DEVICE = re.compile(r"\[\d+\]([^\s:]+):[^\s]+")
 
 # Lines that name a cause, the plainest first. A traceback ends with its cause, so of each kind the last line counts.
 CAUSES = (
+    # What our own program says of Ray, see ray_plan.py.
+    re.compile(r"has not registered \S+ with Ray|is registered with Ray"),
     re.compile(r"out of memory|OutOfMemory|Cannot allocate memory", re.IGNORECASE),
     re.compile(r"No space left on device"),
     re.compile(r"\b(?:[A-Za-z_.]*(?:Error|Exception)): .+"),
     re.compile(r"died unexpectedly"),
     re.compile(r"\b(?:ERROR|FATAL|CRITICAL)\b"),
+    re.compile(r"of rank \d+ ended with \d+|rank \d+ is gone: nothing answers"),
 )
 # What a rank says of another one; its own cause comes before it.
-OTHERS = re.compile(r"Connection closed by peer|remote worker|Connection reset by peer|EngineDeadError|See stack trace")
+OTHERS = re.compile(
+    r"Connection closed by peer|remote worker|Connection reset by peer|EngineDeadError|See stack trace"
+    r"|rank \d+ is gone: nothing answers"
+)
+# How a line of our own goes on after the fact; whoever reads the cause gets his own.
+REMEDY = re.compile(r"; limit: .*")
 # How vLLM and NCCL begin a line; without it the same line of two processes is one.
 HEAD = re.compile(r"^\(\S+ pid=\d+\)\s+|\b(?:INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]*\]\s*")
 # Lines and characters that are kept of a rank that died.
@@ -70,7 +78,7 @@ def cause(lines: Sequence[str]) -> str:
         for pattern in CAUSES:
             found = [line for line in candidates if pattern.search(line)]
             if found:
-                return found[-1][:KEPT_CHARACTERS]
+                return REMEDY.sub("", found[-1])[:KEPT_CHARACTERS]
     return ""
 
 

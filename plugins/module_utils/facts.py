@@ -344,10 +344,22 @@ class Watchdog(TypedDict):
     stopped: str
 
 
+class Ray(TypedDict):
+    """The Ray in the engine's container: its version, and on the head its own names of the living nodes by address.
+
+    `error` says why one of them is not known.
+    """
+
+    version: str | None
+    nodes: dict[str, str] | None
+    error: str | None
+
+
 class Serving(TypedDict):
     """The engine's unit and what listens; `unit` is systemd's ActiveState, `enabled` its UnitFileState.
 
-    `rank` is None when the unit has not run since the boot, `watchdog` None where none has ever acted.
+    `rank` is None when the unit has not run since the boot, `watchdog` None where none has ever acted. `filter` has the
+    rules of our chain of the packet filter, `ray` is None where no Ray of ours runs.
     """
 
     unit: str
@@ -355,6 +367,8 @@ class Serving(TypedDict):
     listeners: list[Listener]
     rank: Rank | None
     watchdog: Watchdog | None
+    filter: list[str]
+    ray: Ray | None
 
 
 class Live(TypedDict):

@@ -96,6 +96,7 @@ class Intent:
     master_port: int
     # Where the head hears the ranks before and during a launch, see roll_call.py.
     roll_port: int = 0
+    executor: str = "mp"
     cage: str = ""
     # The profile's own NCCL variables, which come after ours.
     nccl_env: Mapping[str, str] = field(default_factory=dict)

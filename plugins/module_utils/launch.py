@@ -20,6 +20,7 @@ from .names import (
     ENGINE_ENV_FILE,
     LABEL_CONFIG,
     LABEL_RANK,
+    LABEL_RAY,
     NCCL_ENV_FILE,
     SMOKE_CONTAINER,
 )
@@ -43,14 +44,13 @@ class Launch:
         argv: The argument list of `docker run`.
         environment: The engine's environment.
         config_hash: A short hash of all that decides the launch.
-        serve: The argument list of what is run inside the container once all ranks are there; empty where the
-            container itself serves.
+        waits: Where somebody must listen before the container can start, as host, address and port.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     config_hash: str
-    serve: tuple[str, ...] = ()
+    waits: tuple[tuple[str, str, int], ...] = ()
 
 
 def engine_environment(profile: Mapping[str, Any], commands: Commands) -> dict[str, str]:
@@ -89,25 +89,31 @@ def render(
     """
     commands = commands_of(profile, intent)
     environment = engine_environment(profile, commands)
-    mounts = (f"{paths.models}:{models_mount(profile)}:ro", f"{paths.cache}:{CACHE}", *paths.extra_mounts)
+    weights_and_caches = (f"{paths.models}:{models_mount(profile)}:ro", f"{paths.cache}:{CACHE}")
+    mounts = (*weights_and_caches, *commands.mounts, *paths.extra_mounts)
     options = [
         *container_options(profile.get("container", {})),
         *(part for mount in mounts for part in ("--volume", mount)),
     ]
     key = hashlib.sha256(api_key.encode()).hexdigest() if api_key and intent.is_head else ""
-    config_hash = _hash([options, commands.container, commands.serve, environment, dict(nccl), image, key])
+    config_hash = _hash([options, commands.argv, environment, dict(nccl), image, key])
     argv = (
         # Without --rm: how it ended is read before the supervisor takes it away.
         *("docker", "run", "--name", ENGINE_CONTAINER, "--network", "host", "--log-driver", "none"),
         *("--security-opt", "no-new-privileges", "--env-file", NCCL_ENV_FILE, "--env-file", ENGINE_ENV_FILE),
         *(("--env-file", API_ENV_FILE) if intent.is_head else ()),
         *("--label", f"{LABEL_CONFIG}={config_hash}", "--label", f"{LABEL_RANK}={intent.rank}"),
+        *_ray_label(intent),
         *options,
         image,
-        *commands.container,
+        *commands.argv,
     )
-    serve = ("docker", "exec", ENGINE_CONTAINER, *commands.serve) if commands.serve else ()
-    return Launch(argv, environment, config_hash, serve)
+    return Launch(argv, environment, config_hash, commands.waits)
+
+
+def _ray_label(intent: Intent) -> list[str]:
+    """Where the Ray of this container is met, for those who look at it from outside."""
+    return ["--label", f"{LABEL_RAY}={intent.head_address}:{intent.master_port}"] if intent.executor == "ray" else []
 
 
 def smoke(profile: Mapping[str, Any], paths: HostPaths, image: str) -> tuple[str, ...]:

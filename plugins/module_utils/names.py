@@ -11,6 +11,7 @@ ENGINE_UNIT_FILE = f"/etc/systemd/system/{ENGINE_UNIT}"
 # Labels of the engine's container.
 LABEL_CONFIG = "sparkwright.config"
 LABEL_RANK = "sparkwright.rank"
+LABEL_RAY = "sparkwright.ray"
 
 # The one netplan file that this project writes.
 NETPLAN_FILE = "/etc/netplan/60-sparkwright.yaml"
@@ -49,6 +50,17 @@ NFS_SERVER_FILE = f"{UNIT_FOLDER}/{NFS_SERVER_UNIT}.d/60-sparkwright.conf"
 # The pure core, as the node's own start-up check imports it.
 LIBRARY = "/usr/local/lib/sparkwright"
 
+# What runs inside the container of a Ray, where `python3 LIBRARY` finds it whatever the image's own paths are.
+CONTAINER_PROGRAM = "ray_rank"
+CONTAINER_MAIN = '''"""Runs a rank of Ray inside its container."""
+
+import sys
+
+from sparkwright.ray_rank import main
+
+sys.exit(main(sys.argv[1:]))
+'''
+
 # What was there before the first change of ours, written once.
 RECORD_FILE = "/var/lib/sparkwright/before.json"
 
@@ -86,6 +98,7 @@ NODE_LIBRARY = (
     "checks_nccl",
     "checks_node",
     "checks_rails",
+    "checks_ray",
     "checks_rdma",
     "checks_serving",
     "checks_share",
@@ -120,9 +133,11 @@ NODE_LIBRARY = (
     "netplan",
     "node_reader",
     "origin",
+    "own_ports",
     "probes",
     "rails",
     "rank",
+    "ray_plan",
     "rdma_schedule",
     "reboots",
     "release",

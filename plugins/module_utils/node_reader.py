@@ -14,14 +14,24 @@ from typing import Any
 
 from .checkpoint_reader import read_bounded
 from .fabric_reader import FabricReader
-from .facts import SCHEMA, Container, Fabric, Footprint, NodeFacts, Platform, Runtime, Serving, Software, Tuning
+from .facts import SCHEMA, Container, Fabric, Footprint, NodeFacts, Platform, Ray, Runtime, Serving, Software, Tuning
 from .footprint_reader import FootprintReader
 from .image_reader import read_image
 from .listeners import parse_listeners
 from .machine import Machine, Run, json_or, run_command
 from .meminfo import parse_meminfo
 from .memory_reader import read_processes
-from .names import DAEMON_FILE, ENGINE_UNIT, RANK_FILE, WATCH_FILE
+from .names import (
+    DAEMON_FILE,
+    ENGINE_CONTAINER,
+    ENGINE_UNIT,
+    LABEL_RANK,
+    LABEL_RAY,
+    LIBRARY,
+    RANK_FILE,
+    WATCH_FILE,
+)
+from .own_ports import CHAIN, parse_rules
 from .probes import Probes
 from .rank import parse_rank, parse_watchdog
 from .release import parse_release
@@ -132,7 +142,7 @@ class NodeReader:
         }
 
     def serving(self) -> Serving:
-        """The engine's unit, what its rank and its watchdog say, and every listening TCP socket."""
+        """The engine's unit, what its rank and its watchdog say, who listens and who is let through, and Ray."""
         shown = self._machine.run(["systemctl", "show", ENGINE_UNIT, "--property=ActiveState,UnitFileState"]).stdout
         state = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
         sockets = self._machine.run(["ss", "-H", "-l", "-t", "-n", "-p"]).stdout
@@ -142,6 +152,8 @@ class NodeReader:
             "listeners": parse_listeners(sockets),
             "rank": parse_rank(self._machine.text(RANK_FILE.lstrip("/"))),
             "watchdog": parse_watchdog(self._machine.text(WATCH_FILE.lstrip("/"))),
+            "filter": parse_rules(self._machine.run(["iptables", "--list-rules", CHAIN]).stdout),
+            "ray": self._ray(),
         }
 
     def tuning(self) -> Tuning:
@@ -155,6 +167,18 @@ class NodeReader:
     def software(self) -> Software:
         """What an update may change."""
         return SoftwareReader(self._machine).read()
+
+    def _ray(self) -> Ray | None:
+        """What the Ray in the engine's container says of itself; the head alone knows who has registered."""
+        engine = next((one for one in self._containers() if one["name"] == ENGINE_CONTAINER), None)
+        place = engine["labels"].get(LABEL_RAY) if engine and engine["state"] == "running" else None
+        if engine is None or place is None:
+            return None
+        asked = [place] if engine["labels"].get(LABEL_RANK) == "0" else []
+        done = self._machine.run(["docker", "exec", ENGINE_CONTAINER, "python3", LIBRARY, "ray-facts", *asked])
+        silent = {"version": None, "nodes": None, "error": f"it does not say: {done.stderr.strip()[-200:]}"}
+        found: Ray = json_or(done.stdout, silent)
+        return found
 
     def _gpus(self) -> tuple[list[str], str | None]:
         tool = self._machine.tool("usr/bin/nvidia-smi")

@@ -116,6 +116,7 @@ def example_intent(profile: Profile, rank: int) -> Intent:
         api_host=API,
         api_port=profile["serve"]["port"],
         master_port=profile["serve"]["master_port"],
+        executor=profile["executor"],
     )
 
 

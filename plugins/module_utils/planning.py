@@ -11,14 +11,12 @@ from .daemon_config import INSECURE
 from .image_need import REGISTRY, ImageNeed, distribution_of, need_of
 from .intent import CheckpointNeed, Intent, RailEnd
 from .inventory_rules import Inventory, plan_of
+from .own_ports import ROLL_PORT
 from .profiles import draft_tokens, drafts_with_own_layer, memory_need, overrides, shape
 from .share import LOCAL, NFS, ShareWish
 from .tuning import make_wish
 from .update_wish import UpdateWish, known_bad_table
 from .weights_source import source_plan
-
-# Port of the roll call, unless the profile names another one.
-ROLL_PORT = 29400
 
 
 def api_address(chosen: str, management: str, fabric: str) -> str:
@@ -83,6 +81,7 @@ def _intent(
         api_port=profile["serve"]["port"],
         master_port=profile["serve"]["master_port"],
         roll_port=profile["serve"].get("roll_port", ROLL_PORT),
+        executor=profile["executor"],
         cage=_text(value("fabric_cage"), ""),
         nccl_env={name: str(text) for name, text in profile.get("nccl_env", {}).items()},
         daemon_config=daemon_config(value("container_runtime_daemon_config"), need, head=node.rank == 0),

@@ -13,6 +13,7 @@ from .meminfo import CLASSES_KB, GIB, KIB, SYSTEM_BYTES
 from .memory_need import MemoryNeed
 from .model_shape import ModelShapeError
 from .option_values import Finding
+from .own_ports import ROLL_PORT, SPANS
 from .profiles import Profile
 
 # How an image is named that nobody has patched.
@@ -23,8 +24,8 @@ DRAFT_PATCH = "draft-dcp"
 RAY_SWITCH = "VLLM_DISABLE_TP_MQ_BROADCASTER"
 # The largest cluster, see inventory_rules.NODE_LIMITS; tensor parallel sizes are powers of two.
 TP_SIZES = (1, 2, 4, 8)
-# The executors whose ranks site.yml can start.
-DEPLOYABLE = ("mp",)
+# Where the kernel of a node begins to take ports for connections that go out (net.ipv4.ip_local_port_range).
+EPHEMERAL = 32768
 
 SMALLEST, LARGEST = min(CLASSES_KB) * KIB, max(CLASSES_KB) * KIB
 
@@ -50,14 +51,6 @@ def shape_findings(count: int, tp: int, pp: int, dcp: int) -> Iterator[Finding]:
         yield f"has tp {tp}; limit: a power of two", "write tp 1, 2, 4 or 8 and reach the rest with pp"
     if tp % dcp:
         yield f"has dcp {dcp}, which does not divide tp {tp}", f"write a dcp that divides {tp}"
-
-
-def executor_findings(profile: Profile) -> Iterator[Finding]:
-    """Of the executors that can be planned, those that site.yml does not start."""
-    executor = profile["executor"]
-    if executor not in DEPLOYABLE:
-        what = f"has the executor {executor}; limit: {', '.join(DEPLOYABLE)}, whose ranks site.yml starts"
-        yield what, "plan it with playbooks/plan.yml, and deploy a profile with the executor mp"
 
 
 def weights_findings(profile: Profile, count: int) -> Iterator[Finding]:
@@ -227,6 +220,28 @@ def _ray_switch(profile: Profile) -> Iterator[Finding]:
         )
 
 
+def _ports(profile: Profile) -> Iterator[Finding]:
+    """Whether the ports of the ranks are clear of the API and of what the kernel hands out."""
+    serve = profile["serve"]
+    first, api, roll = serve["master_port"], serve["port"], serve.get("roll_port", ROLL_PORT)
+    count = SPANS.get(profile["executor"], 1)
+    last = first + count - 1
+    ports = f"serve.master_port {first}"
+    if count > 1:
+        ports += f", from which on {profile['executor']} takes {count} ports"
+    if first <= api <= last:
+        yield f"has {ports} and the API on {api}; limit: each port once", "choose another serve.port"
+    if first <= roll <= last or roll == api:
+        yield (
+            f"has {ports}, the API on {api} and the roll call on {roll}; limit: each port once",
+            "choose another serve.roll_port",
+        )
+    # A single port is taken long before the kernel hands it out.
+    if count > 1 and last >= EPHEMERAL:
+        what = f"has {ports}; limit: below {EPHEMERAL}, where the kernel begins to hand out ports itself"
+        yield what, f"write serve.master_port: {EPHEMERAL - count} or less"
+
+
 def _image_findings(profile: Profile, image: str) -> Iterator[Finding]:
     patches = profile.get("image", {}).get("patches", [])
     if patches and image.split(":")[0].removeprefix("docker.io/") == STOCK_IMAGE:
@@ -243,4 +258,5 @@ RULES: tuple[Callable[[Profile], Iterator[Finding]], ...] = (
     _shared_memory,
     _early_oom,
     _ray_switch,
+    _ports,
 )

@@ -245,3 +245,12 @@ def _listed(ranks: Mapping[str, int]) -> str:
 def others(hosts: Sequence[str]) -> dict[str, int]:
     """The ranks above 0 by host, from all hosts in the order of their ranks."""
     return {host: rank for rank, host in enumerate(hosts) if rank}
+
+
+def listens(address: str, port: int, seconds: float) -> bool:
+    """Whether somebody listens there."""
+    try:
+        with socket.create_connection((address, port), seconds):
+            return True
+    except OSError:
+        return False

@@ -1,7 +1,7 @@
 """How far a rank has come, from the lines that its engine prints, and how long it may stay where it is.
 
-The lines are vLLM's (those of 0.32 are in the tests; releases before it write some of them otherwise). A line that no
-pattern knows tells nothing, so an engine that prints other lines stays in the stage `container`.
+The lines are vLLM's (those of 0.32 are in the tests; releases before it write some of them otherwise) and llama.cpp's. A
+line that no pattern knows tells nothing, so an engine that prints other lines stays in the stage `container`.
 """
 
 from __future__ import annotations
@@ -54,6 +54,10 @@ PATTERNS: tuple[tuple[re.Pattern[str], LoadStage, str], ...] = (
     (re.compile(r"Graph capturing finished"), LoadStage.GRAPHS, "captured"),
     (re.compile(r"init engine \(.*\) took "), LoadStage.API, ""),
     (re.compile(r"Starting vLLM (?:API )?server|Application startup complete"), LoadStage.API, "listens"),
+    # The head of llama.cpp; its RPC servers say nothing of the load.
+    (re.compile(r"load_tensors: loading model tensors"), LoadStage.WEIGHTS, ""),
+    (re.compile(r"llama_kv_cache\w*: size = +([\d.]+ MiB)"), LoadStage.CACHE, "{}"),
+    (re.compile(r"main: server is listening on http"), LoadStage.API, "listens"),
 )
 
 
@@ -85,10 +89,15 @@ def at(stage: LoadStage, progress: Progress, now: float) -> Progress:
     return progress if stage is progress.stage else Progress(stage, now)
 
 
+def limit_of(stage: LoadStage, limits: Mapping[str, float]) -> float:
+    """Minutes that a rank may stay in a stage that has a limit; `limits` are those of the profile, by stage."""
+    return limits.get(stage, MINUTES[stage])
+
+
 def overdue(progress: Progress, now: float, limits: Mapping[str, float], head: bool) -> str:
     """Why a rank has stayed in its stage for too long, empty while it has not; `limits` are minutes by stage."""
-    limit = {**MINUTES, **limits}.get(progress.stage)
-    if limit is None or not (head or progress.stage in WORKER_LIMITS):
+    if progress.stage not in MINUTES or not (head or progress.stage in WORKER_LIMITS):
         return ""
+    limit = limit_of(progress.stage, limits)
     minutes = (now - progress.since) / 60
     return f"stage {progress} for {minutes:.0f} minutes; limit: {limit:g} minutes" if minutes > limit else ""

@@ -19,10 +19,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
-from .engine_client import EngineError, counters, generate, key_of
+from .engine_client import Counters, EngineError, counters, generate, key_of
 from .engine_log import KEPT_LINES, Figures, kept, noticed
 from .facts import Rank, RankEnd
 from .first_failure import first_failure, why
@@ -30,7 +30,7 @@ from .intent import Intent
 from .machine import json_or, run_command
 from .names import ENGINE_CONTAINER
 from .rank import load_watchdog, new_end, save_rank, save_watchdog
-from .roll_call import Event, HeadCall, WorkerCall, others
+from .roll_call import Event, HeadCall, WorkerCall, listens, others
 from .stages import LoadStage, Progress, advanced, at, overdue
 from .watchdog import ANSWER_SECONDS, LOOK_SECONDS, Decision, Look, Watch, decide, observed, recent
 
@@ -98,9 +98,10 @@ class Container:
 class Prober:
     """Asks the engine in a thread of its own, because an answer may take a minute. The head alone has one."""
 
-    def __init__(self, url: str, model: str, key: str | None) -> None:
+    def __init__(self, intent: Intent, model: str, key: str | None) -> None:
         """Remember whom to ask."""
-        self._url, self._model, self._key = url, model, key
+        self._url, self._executor = f"http://{intent.api_host}:{intent.api_port}", intent.executor
+        self._model, self._key = model, key
         self._answers: queue.SimpleQueue[Look] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._next = 0.0
@@ -124,15 +125,18 @@ class Prober:
 
     def _ask(self, first: bool) -> Look:
         try:
-            before = counters(self._url, timeout=ANSWER_SECONDS)
+            before = self._counters()
             if before.requests:
                 proof = True if first and before.generated else None
                 return Look(time.time(), before.tokens, before.requests, proof)
             generated = self._generates()
-            after = counters(self._url, timeout=ANSWER_SECONDS)
+            after = self._counters()
             return Look(time.time(), after.tokens, after.requests, generated and after.generated > before.generated)
         except (OSError, EngineError):
             return Look(time.time())
+
+    def _counters(self) -> Counters:
+        return counters(self._url, self._executor, timeout=ANSWER_SECONDS, api_key=self._key)
 
     def _generates(self) -> bool:
         try:
@@ -163,7 +167,7 @@ class Supervisor:
         if intent.is_head:
             ranks = others(launch["hosts"])
             self.head = HeadCall(intent.head_address, intent.roll_port, ranks, launch["deployment"])
-            self.prober = Prober(f"http://{intent.api_host}:{intent.api_port}", launch["model"], key_of())
+            self.prober = Prober(intent, launch["model"], key_of())
         else:
             hello = {"host": intent.host, "rank": intent.rank, "deployment": launch["deployment"]}
             self.worker = WorkerCall(intent.head_address, intent.roll_port, hello)
@@ -188,17 +192,23 @@ class Supervisor:
             status = self.on_head(event) if self.head else self.on_worker(event)
             if status is not None:
                 return status
-        if self.head and not self.container and not self.head.missing:
+        self.go_on()
+        return self.end_of_turn()
+
+    def go_on(self) -> None:
+        """Begin when all are there, start when all listen, and read on."""
+        if self.head and not self.begun and not self.head.missing:
             self.head.send("go")
-            self.start()
+            self.begin()
         if self.container:
             self.read()
-        return self.end_of_turn()
+        elif self.begun and not self.ends:
+            self.start()
 
     def end_of_turn(self) -> int | None:
         """What has become of the rank itself, and what the head makes of all that failed."""
         host = self.intent.host
-        end = self.failed() if self.container and host not in self.ends else None
+        end = self.failed() if self.begun and host not in self.ends else None
         if end:
             say(f"rank {self.intent.rank} has failed: {end['why']}")
             self.report(host, end)
@@ -208,13 +218,12 @@ class Supervisor:
 
     def failed(self) -> RankEnd | None:
         """Whether the container ended, a stage takes too long, or the engine fails; None while all is well."""
-        assert self.container is not None
-        end = self.container.ended()
+        end = self.container.ended() if self.container else None
         if end:
             return end
         late = overdue(self.progress, time.time(), self.launch["stage_minutes"], self.intent.is_head)
         if late:
-            return new_end(late, time.time(), log=kept(self.container.last))
+            return new_end(late, time.time(), log=self.last_words())
         return self.looked() if self.head else None
 
     # --- what the head does ------------------------------------------------------------------------------------------
@@ -226,11 +235,11 @@ class Supervisor:
             say(f"{host} is there; missing: {', '.join(self.head.missing) if self.head else ''}")
         elif event.kind == "refused":
             say(f"refused: {reason}")
-        elif self.container and event.kind == "left":
+        elif self.begun and event.kind == "left":
             return self.finish(Decision.AGAIN, f"{host} was stopped by its administrator", counted=False)
-        elif self.container and event.kind == "failed":
+        elif self.begun and event.kind == "failed":
             self.report(host, {**new_end(reason, time.time()), **event.data["end"]})
-        elif self.container and event.kind == "lost" and host not in self.ends:
+        elif self.begun and event.kind == "lost" and host not in self.ends:
             self.report(host, new_end(f"its node does not answer any more: {reason}", time.time()))
         return None
 
@@ -284,7 +293,7 @@ class Supervisor:
         elif look and self.ready:
             self.watch, reason = observed(self.watch, look)
             if reason and self.launch["watchdog"]:
-                return new_end(reason, time.time(), log=kept(self.container.last if self.container else []))
+                return new_end(reason, time.time(), log=self.last_words())
         limit = self.launch["ready_minutes"]
         if not self.ready and time.time() - self.started > limit * 60:
             return new_end(f"no answer {limit} minutes after the launch, in stage {self.progress}", time.time())
@@ -306,12 +315,12 @@ class Supervisor:
     def on_worker(self, event: Event) -> int | None:
         """The head says something, or is gone."""
         if event.kind == "go":
-            self.start()
+            self.begin()
         elif event.kind == "ready":
             self.ready, self.progress = True, at(LoadStage.READY, self.progress, time.time())
         elif event.kind == "end":
             return self.obey(event)
-        elif event.kind == "lost" and self.container:
+        elif event.kind == "lost" and self.begun:
             reason = f"the head is gone ({event.data['why']})"
             say(f"{reason}; rank {self.intent.rank} ends and waits for it")
             self.end(new_end(reason, time.time(), ordered=True))
@@ -341,13 +350,33 @@ class Supervisor:
 
     # --- what all do -------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start the container, in the place of whatever has its name."""
-        say("all ranks are there: the container starts")
-        remove_container()
+    @property
+    def begun(self) -> bool:
+        """Whether the launch has begun: from then on the ranks end together."""
+        return self.started > 0
+
+    def begin(self) -> None:
+        """All ranks are there."""
+        say("all ranks are there")
         self.started = time.time()
         self.progress = at(LoadStage.CONTAINER, self.progress, self.started)
-        self.container = Container(self.launch["argv"])
+
+    def start(self) -> None:
+        """Start the container in the place of whatever has its name, once they listen whom it asks as it starts."""
+        places = [(host, address, port) for host, address, port in self.launch["waits"]]
+        late = next((place for place in places if not listens(place[1], place[2], TURN)), None)
+        detail = "waits for {} at {}:{}".format(*late) if late else ""
+        if late and detail != self.progress.detail:
+            say(f"rank {self.intent.rank} {detail}")
+        self.progress = replace(self.progress, detail=detail)
+        if not late:
+            say("the container starts")
+            remove_container()
+            self.container = Container(self.launch["argv"])
+
+    def last_words(self) -> list[str]:
+        """The last lines of the engine, as they are kept."""
+        return kept(self.container.last) if self.container else []
 
     def read(self) -> None:
         """Follow the engine's log."""
@@ -384,7 +413,7 @@ class Supervisor:
             "detail": self.progress.detail,
             "since": self.progress.since,
             "ready": self.ready and end is None,
-            "missing": self.head.missing if self.head and not self.container else [],
+            "missing": self.head.missing if self.head and not self.begun else [],
             "first": self.first,
             "available": self.available,
             "figures": asdict(self.figures),

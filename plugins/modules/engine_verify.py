@@ -21,6 +21,11 @@ options:
     description: The name under which the model is served. Filled in from the profile.
     type: str
     required: true
+  executor:
+    description: How the engine is run, which says what it calls its counters. Filled in from the profile.
+    type: str
+    choices: [mp, ray, llamacpp]
+    default: mp
   context:
     description: Tokens of a request of full length, 0 when not known. Filled in from the profile.
     type: int
@@ -102,7 +107,7 @@ class Asker:
 
     def counters(self) -> Counters:
         """The engine's counters now."""
-        return counters(self.asked["url"], timeout=self.asked["timeout"])
+        return counters(self.asked["url"], self.asked["executor"], **self.access)
 
     def generate(self, prompt: str, tokens: int) -> Answer:
         """A completion, no longer than the context allows."""
@@ -181,6 +186,7 @@ def main() -> None:
         argument_spec={
             "url": {"type": "str", "required": True},
             "model": {"type": "str", "required": True},
+            "executor": {"type": "str", "default": "mp", "choices": ["mp", "ray", "llamacpp"]},
             "context": {"type": "int", "default": 0},
             "expect": {"type": "dict", "default": {}},
             "quick": {"type": "bool", "default": False},

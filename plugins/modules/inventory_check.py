@@ -13,11 +13,6 @@ description:
   - Variables are checked against every C(roles/*/meta/argument_specs.yml), without the conversions of Ansible.
   - The profile is C(profiles/<name>.yml) beside the inventory, or else that of the checkout. One that passes its schema
     is refused where it contradicts itself or can never work, such as weights that no such number of nodes can hold.
-options:
-  deploys:
-    description: Whether the verb starts the profile's engine. An executor that can only be planned is refused then.
-    type: bool
-    default: true
 notes:
   - Never opens a connection. Run it once, with C(run_once), in a play that gathers no facts.
   - A play for a group that does not exist is skipped in silence. The play for C(sparks:localhost) runs and refuses.

@@ -29,7 +29,6 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env impor
 from ansible_collections.sparkwright.cluster.plugins.module_utils.option_values import Finding
 from ansible_collections.sparkwright.cluster.plugins.module_utils.profile_rules import (
     contradictions,
-    executor_findings,
 )
 
 # The collection is a symbolic link to the checkout, where roles/ and profiles/ are.
@@ -99,14 +98,11 @@ def environment_faults(section: str, variables: object) -> list[str]:
     return []
 
 
-def profile_contradictions(inventory: Inventory, deploys: bool) -> list[Mistake]:
-    """What contradicts itself in the profile of an inventory without a mistake; the profile has passed its schema.
-
-    `deploys` is whether the verb starts the engine.
-    """
+def profile_contradictions(inventory: Inventory) -> list[Mistake]:
+    """What contradicts itself in the profile of an inventory without a mistake; the profile has passed its schema."""
     name = inventory.value(inventory.nodes[0], PROFILE)
     image = str(inventory.value(inventory.nodes[0], "engine_image_ref") or "")
-    found = [*(executor_findings(inventory.profile) if deploys else ()), *contradictions(inventory.profile, image)]
+    found = contradictions(inventory.profile, image)
     return [
         *(Mistake(ALL_NODES, f"the profile {name} {what}", remedy) for what, remedy in found),
         *(Mistake(ALL_NODES, what, remedy) for what, remedy in image_findings(inventory, image)),

@@ -14,7 +14,7 @@ import pytest
 
 REPO = Path(__file__).resolve().parents[2]
 # Where lab/build puts the environment, by the hash of its inputs.
-PLACE = '. lab/common.sh && echo "$cache/engine-env-$(inputs_hash engine/{build-env,requirements.lock})"'
+PLACE = '. lab/common.sh && echo "$cache/engine-env-$(inputs_hash engine/{build-env,requirements.lock,platform})"'
 # Seconds. The import alone takes ten on a machine that does nothing else.
 PATIENCE = 300
 # As in the lab's engine image (lab/engine/Containerfile), and quiet.

@@ -19,7 +19,6 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.plan_report im
 REPO = Path(__file__).resolve().parents[2]
 PROFILES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((REPO / "profiles").glob("*.yml"))}
 VLLM = sorted(name for name, profile in PROFILES.items() if profile["executor"] != "llamacpp")
-
 GLM = {
     "num_hidden_layers": 78,
     "num_nextn_predict_layers": 1,

@@ -20,6 +20,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.meminfo import
 from ansible_collections.sparkwright.cluster.plugins.module_utils.memory_need import MemoryNeed
 from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import env_file, nccl_env
 from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import render_netplan
+from ansible_collections.sparkwright.cluster.plugins.module_utils.own_ports import filter_rules
 from ansible_collections.sparkwright.cluster.plugins.module_utils.safetensors_index import INDEX_NAME
 from ansible_collections.sparkwright.cluster.plugins.module_utils.share import ShareWish
 
@@ -281,6 +282,8 @@ def node_facts(rank: int = 0, serving: bool = False) -> dict:
             "listeners": listeners(rank, serving),
             "rank": engine_rank() if serving else None,
             "watchdog": None,
+            "filter": filter_rules(intent(rank)) if serving else [],
+            "ray": None,
         },
         "tuning": tuned(),
         "footprint": footprint(),

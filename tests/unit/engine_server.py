@@ -8,18 +8,28 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
+LLAMACPP_COUNTERS = """\
+# HELP llamacpp:prompt_tokens_total Number of prompt tokens processed.
+# TYPE llamacpp:prompt_tokens_total counter
+llamacpp:prompt_tokens_total 7
+# HELP llamacpp:tokens_predicted_total Number of generation tokens processed.
+# TYPE llamacpp:tokens_predicted_total counter
+llamacpp:tokens_predicted_total TOTAL
+"""
+
 
 class Engine:
     """What the server does: its answers in turn, and the tokens that it counts for each.
 
     `chats` are its answers to questions, `key` the one that it asks for, `guesses` the accepted tokens by position of
-    each answer, `whole` whether a stream has its end. One that is `broken` answers with an error.
+    each answer, `whole` whether a stream has its end. One that is `broken` answers with an error. `counters` are its
+    metrics, unless they are vLLM's.
     """
 
-    def __init__(self, texts=("four sparks",), counts=True, body=None, chats=(), key=None, guesses=()):
+    def __init__(self, texts=("four sparks",), counts=True, body=None, chats=(), key=None, guesses=(), counters=""):
         self.texts, self.counts, self.body, self.chats, self.key = list(texts), counts, body, list(chats), key
         self.guesses, self.broken, self.whole = guesses, False, True
-        self.asked, self.total, self.drafts, self.running = [], 100, 0, 0
+        self.asked, self.total, self.drafts, self.running, self.counters = [], 100, 0, 0, counters
 
     def complete(self, request):
         self.asked.append(request)
@@ -55,6 +65,8 @@ class Engine:
         return json.dumps(self.complete(request)).encode(), 200
 
     def metrics(self):
+        if self.counters:
+            return self.counters.replace("TOTAL", str(self.total))
         guessed = "".join(
             f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",position="{n}"}} {self.drafts * rate}\n'
             for n, rate in enumerate(self.guesses)

@@ -43,6 +43,7 @@ def test_every_check_looks_at_a_section_that_exists():
     assert sorted(rule.id for rule in CATALOGUE if not rule.needs) == [
         "fabric.rdma-write",
         "node.reachable",
+        "ray.order",
         "weights.hash",
         "weights.source",
     ]

@@ -216,3 +216,45 @@ def test_a_checkpoint_of_400_gb_is_read_in_less_than_two_seconds(tmp_path):
     assert sum(found["tensors"].values()) == 79 * 256 * 3 * 4
     assert (missing(found), damaged(found)) == ([], [])
     assert min(seconds) < 2
+
+
+# --- files of llama.cpp ---------------------------------------------------------------------------------------------
+
+PARTS = [f"big-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
+
+
+def write_gguf(path, names, content=b"GGUF tensors"):
+    path.mkdir()
+    for name in names:
+        (path / name).write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("names", "content", "lost", "broken"),
+    [
+        (PARTS, b"GGUF tensors", [], []),
+        (PARTS[:1] + PARTS[2:], b"GGUF tensors", PARTS[1:2], []),
+        (["small.gguf"], b"GGUF tensors", [], []),
+        (["small.gguf"], b"", [], ["small.gguf"]),
+        (["small.gguf"], b"<html>", [], ["small.gguf"]),
+    ],
+    ids=["whole", "a part is lost", "one file", "empty", "a page of a web server"],
+)
+def test_a_model_of_llamacpp(tmp_path, names, content, lost, broken):
+    found = read(write_gguf(tmp_path / "model", names, content))
+    assert (found["error"], missing(found), damaged(found)) == (None, lost, broken)
+    assert found["split"] == len(names) * len(content)
+
+
+def test_a_part_of_another_length_makes_another_model(tmp_path):
+    one, other = write_gguf(tmp_path / "one", PARTS), write_gguf(tmp_path / "other", PARTS)
+    assert fingerprint(read(one)) == fingerprint(read(other))
+    (other / PARTS[1]).write_bytes(b"GGUF tensor")
+    assert fingerprint(read(one)) != fingerprint(read(other))
+
+
+def test_an_index_comes_before_files_of_llamacpp(tmp_path):
+    path = write_checkpoint(tmp_path / "model")
+    (path / "small.gguf").write_bytes(b"")
+    assert damaged(read(path)) == []

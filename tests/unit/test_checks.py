@@ -96,8 +96,9 @@ def test_checks_come_in_the_order_of_a_look_at_a_node():
         "checks_weights",
         "checks_image",
         "checks_launch",
-        "checks_updates",
         "checks_serving",
+        "checks_ray",
+        "checks_updates",
     ]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from builders import IMAGE, OTHER_IMAGE_ID, cluster, engine_container, findings
+from builders import IMAGE, OTHER_IMAGE_ID, cluster, engine_container, findings, intent
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.checks_launch import short
+from ansible_collections.sparkwright.cluster.plugins.module_utils.own_ports import filter_rules
 
 SPARK2 = "spark2"
 UNPINNED = {"*": {"image_id": ""}}
@@ -56,6 +57,37 @@ CASES = {
         listening(listener("::", 8210, "nginx"), listener("10.0.0.11", 8210, "caddy")),
         "refuse serving.port spark1: port 8210 is held by caddy, nginx; limit: free on 10.0.0.11; remedy: end caddy, or"
         " choose another port in the profile",
+    ),
+    "a port in the middle of those that Ray takes on a worker": (
+        {
+            "facts": {(SPARK2, "serving", "listeners"): [listener("0.0.0.0", 26500), listener("::", 26510, "caddy")]},
+            "intents": {"*": {"executor": "ray", "master_port": 26479}},
+        },
+        "refuse serving.port spark2: port 26500 is held by python3; limit: free on 192.168.100.11; remedy: end python3,"
+        " or choose another port in the profile",
+    ),
+    "the port of an RPC server of llama.cpp": (
+        {
+            "facts": {(SPARK2, "serving", "listeners"): [listener("192.168.100.11", 50052)]},
+            "intents": {"*": {"executor": "llamacpp", "master_port": 50052}},
+        },
+        "refuse serving.port spark2: port 50052 is held by python3; limit: free on 192.168.100.11; remedy: end python3,"
+        " or choose another port in the profile",
+    ),
+    "strangers reach the rendezvous": (
+        {"serving": True, "facts": {("spark1", "serving", "filter"): []}},
+        "refuse serving.filter spark1: the packet filter lacks -A SPARKWRIGHT -i lo -j RETURN for port 29400 and 29501;"
+        " limit: open to 192.168.100.11, 192.168.100.12, 192.168.100.13 on enp1s0f0np0 alone; remedy: run"
+        " playbooks/stop.yml, then playbooks/start.yml",
+    ),
+    "the filter lets one more in": (
+        {
+            "serving": True,
+            "facts": {("spark1", "serving", "filter"): ["-A SPARKWRIGHT -j RETURN", *filter_rules(intent(0))]},
+        },
+        "refuse serving.filter spark1: the packet filter has -A SPARKWRIGHT -j RETURN for port 29400 and 29501; limit:"
+        " open to 192.168.100.11, 192.168.100.12, 192.168.100.13 on enp1s0f0np0 alone; remedy: run playbooks/stop.yml,"
+        " then playbooks/start.yml",
     ),
     "a changed profile while it serves": (
         {"serving": True, "config_hashes": {f"spark{n}": f"config-spark{n}" for n in (1, 3, 4)} | {SPARK2: "new"}},

@@ -66,11 +66,6 @@ CASES = {
         "refuse serving.listeners spark1: port 8210 listens on 10.0.0.11 and 192.168.1.5; limit: 10.0.0.11 alone;"
         f" remedy: {AGAIN}",
     ),
-    "PyTorch's store": (
-        {"facts": heard(29501, "0.0.0.0")},
-        "warn serving.listeners spark1: port 29501 listens on 0.0.0.0; limit: 192.168.100.10 alone; remedy: close port"
-        " 29501 to all other networks in the node's firewall, as PyTorch listens everywhere",
-    ),
     "no roll call": (
         {"facts": heard(29400)},
         "refuse serving.listeners spark1: port 29400 listens on no address; limit: 192.168.100.10 alone;"
@@ -105,6 +100,21 @@ def test_a_cpu_meets_over_gloo_on_the_rail():
     ranks["spark4", "serving", "rank"]["figures"]["meets"] = "tcp://10.0.0.11:29501"
     (bad,) = [one for one in findings(cluster(serving=True, facts=ranks, **cpu)) if "serving.transport" in one]
     assert "spark4: rank 3 uses gloo at tcp://10.0.0.11:29501; limit: gloo at tcp://192.168.100.10:29501" in bad
+
+
+def test_ranks_of_ray_meet_at_any_port_of_the_head():
+    changes = {"accelerator": "cpu", "executor": "ray"}
+    for meets, count in (("tcp://192.168.100.10:41234", 0), ("tcp://10.0.0.11:41234", 4)):
+        figures = {**FIGURES, "backend": "gloo", "meets": meets, "network": "", "devices": []}
+        ranks = {(f"spark{n}", "serving", "rank"): engine_rank(figures=figures) for n in range(1, 5)}
+        found = findings(cluster(serving=True, facts=ranks, intents={"*": changes}))
+        assert len([one for one in found if "serving.transport" in one]) == count
+
+
+def test_llamacpp_says_nothing_of_its_transport_and_is_not_asked():
+    silent = {(f"spark{n}", "serving", "rank"): engine_rank(figures={**FIGURES, "network": ""}) for n in range(1, 5)}
+    found = findings(cluster(serving=True, facts=silent, intents={"*": {"executor": "llamacpp"}}))
+    assert [one for one in found if "serving.transport" in one] == []
 
 
 def planned(tokens, kv_cache=1_000_000, **need):

@@ -32,31 +32,32 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="tiny",
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("executor", "text", "found"),
     [
-        (METRICS, Counters(1200001.0, 5.0, 3, 10.0, (9.0, 4.0))),
-        ("vllm:generation_tokens_total 3\n", Counters(3.0, 0.0, 0)),
+        ("mp", METRICS, Counters(1200001.0, 5.0, 3, 10.0, (9.0, 4.0))),
+        ("ray", "vllm:generation_tokens_total 3\n", Counters(3.0, 0.0, 0)),
         (
+            "llamacpp",
             "llamacpp:prompt_tokens_total 7\nllamacpp:tokens_predicted_total 2\nllamacpp:requests_processing 1\n",
             Counters(2.0, 7.0, 1),
         ),
     ],
     ids=["vLLM", "least", "llama.cpp"],
 )
-def test_the_counters_are_those_of_the_engine(text, found):
-    assert parse_counters(text) == found
+def test_the_counters_are_those_of_the_engine(executor, text, found):
+    assert parse_counters(text, executor) == found
 
 
 def test_metrics_without_a_counter_are_an_error():
     with pytest.raises(EngineError, match="has no count of generated tokens"):
-        parse_counters("process_cpu_seconds_total 3\n")
+        parse_counters("process_cpu_seconds_total 3\n", "mp")
 
 
 def test_an_answer_has_its_text_and_its_number_of_tokens():
     engine = Engine()
     with serve(engine) as url:
         answer = generate(url, "tiny", "hello you", tokens=3, timeout=5)
-        assert counters(url, timeout=5).generated == 103
+        assert counters(url, "mp", timeout=5).generated == 103
     assert (answer.text, answer.tokens, answer.prompt_tokens) == ("four sparks", 3, 2)
     (asked,) = engine.asked
     assert (asked["temperature"], asked["ignore_eos"], asked["max_tokens"]) == (0, True, 3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engine_server import Engine, serve
+from engine_server import LLAMACPP_COUNTERS, Engine, serve
 from module_runner import run_module
 
 from ansible_collections.sparkwright.cluster.plugins.modules import engine_bench, engine_verify
@@ -38,6 +38,13 @@ def test_what_the_profile_does_not_expect_is_said_to_be_skipped():
         "deterministic": "ok",
         **dict.fromkeys(("counter", "streaming", "arithmetic", "code", "needle", "acceptance"), "skipped"),
     }
+
+
+def test_the_executor_says_which_counter_is_looked_at():
+    with serve(Engine(counters=LLAMACPP_COUNTERS)) as url:
+        found = [verify(url, quick=True, executor=executor) for executor in ("llamacpp", "ray")]
+    assert outcomes(found[0]) == {"deterministic": "ok", "counter": "ok"}
+    assert "has no count of generated tokens" in found[1]["msg"]
 
 
 def test_quick_proves_tokens_and_counter_and_no_more():

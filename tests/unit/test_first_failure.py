@@ -9,6 +9,10 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.rank import ne
 
 LOST = "it ended with exit code 1: RuntimeError: Connection closed by peer [192.168.100.12]"
 OWN = "it ended with exit code 1: ValueError: no such layer"
+# What the program in the container of a Ray says.
+NEVER = "spark2: rank 1 has not registered 10.0.0.2 with Ray at 10.0.0.1:26479"
+GONE = "spark2: rank 1 is gone: nothing answers at 10.0.0.2:26480"
+ENDED = "spark1: Ray of rank 0 ended with 3"
 
 
 def end(at, text="it ended", **more):
@@ -27,6 +31,7 @@ def end(at, text="it ended", **more):
         ({"spark1": end(5.0, OWN), "spark3": end(7.0, OWN, out_of_memory=True)}, "spark3"),
         ({"spark1": end(5.0, LOST), "spark3": end(17.0, OWN)}, "spark1"),
         ({"spark1": end(5.0, LOST), "spark2": end(6.0, LOST)}, "spark1"),
+        ({"spark1": end(5.0, f"it ended with exit code 1: {GONE}"), "spark2": end(6.0, OWN)}, "spark2"),
     ],
 )
 def test_the_first_failure(ends, first):
@@ -40,6 +45,10 @@ def test_the_first_failure(ends, first):
         (137, False, [], "it was killed (exit code 137)"),
         (137, False, ["ValueError: x"], "it was killed (exit code 137); its log: ValueError: x"),
         (1, False, ["ValueError: x"], "it ended with exit code 1: ValueError: x"),
+        (1, False, ["RpcError: x", f"{NEVER}; limit: all 4; remedy: look"], f"it ended with exit code 1: {NEVER}"),
+        (1, False, ["ValueError: x", GONE], "it ended with exit code 1: ValueError: x"),
+        (1, False, [f"{GONE}; limit: it runs"], f"it ended with exit code 1: {GONE}"),
+        (1, False, [f"{ENDED}; limit: it runs"], f"it ended with exit code 1: {ENDED}"),
         (0, False, ["INFO bye"], "it ended with exit code 0 and its log names no cause"),
         (None, False, [], "its container is gone"),
     ],

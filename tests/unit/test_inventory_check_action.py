@@ -219,23 +219,6 @@ def test_a_build_that_is_not_pinned_is_refused(checkout):
     ]
 
 
-@pytest.mark.parametrize("deploys", [True, False])
-def test_an_executor_that_is_only_planned_is_refused_where_it_would_be_started(checkout, deploys):
-    environment = {"VLLM_DISABLE_TP_MQ_BROADCASTER": 1}
-    write_yaml(checkout / "profiles/tiny.yml", {**profile(tp=2), "executor": "ray", "engine_env": environment})
-    check, show = PLAY[0]["tasks"]
-    told = {**check, "sparkwright.cluster.inventory_check": {"deploys": deploys}}
-    write_yaml(checkout / "play.yml", [{**PLAY[0], "tasks": [told, show]}])
-    ended = run(checkout, sparks())
-    if deploys:
-        assert refusal(ended) == [
-            "all nodes: the profile tiny has the executor ray; limit: mp, whose ranks site.yml starts; remedy: plan"
-            " it with playbooks/plan.yml, and deploy a profile with the executor mp"
-        ]
-    else:
-        success(ended)
-
-
 def test_a_template_deep_in_a_list_is_a_line_too(checkout):
     rails = [{"name": "rail0", "netdev": "{{ nowhere }}", "subnet": "198.51.100.0/30"}]
     assert refusal(run(checkout, sparks(fabric_rails=rails))) == [

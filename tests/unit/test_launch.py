@@ -157,7 +157,16 @@ def test_the_whole_command():
     )
     assert list(found.argv[end + 1 :]) == engine_argv(PROFILE, intent())
     assert found.environment == engine_environment(PROFILE, Commands([]))
-    assert found.serve == ()
+    assert found.waits == ()
+
+
+def test_a_container_of_ray_runs_our_program_says_where_ray_is_met_and_serves_behind_it():
+    found = launch({**PROFILE, "executor": "ray"}, executor="ray")
+    assert "/usr/local/lib/sparkwright:/usr/local/lib/sparkwright:ro" in repeated(found.argv, "--volume")
+    assert "sparkwright.ray=192.168.100.10:29501" in repeated(found.argv, "--label")
+    serve = commands_of({**PROFILE, "executor": "ray"}, intent(executor="ray")).serve
+    assert list(found.argv[-len(serve) - 1 :]) == ["--", *serve]
+    assert launch({**PROFILE, "executor": "ray"}, 1, executor="ray").waits == (("spark1", "192.168.100.10", 29502),)
 
 
 def test_the_key_of_the_api_is_on_the_head_alone_and_in_no_argument():

@@ -142,6 +142,7 @@ def test_the_unit_and_its_neighbours(tmp_path):
     answers = {
         "systemctl show sparkwright-engine.service": "ActiveState=active\nUnitFileState=enabled\n",
         "ss -H -l -t -n -p": "LISTEN 0 1 0.0.0.0:22 0.0.0.0:*\n",
+        "iptables --list-rules SPARKWRIGHT": "-N SPARKWRIGHT\n-A SPARKWRIGHT -i lo -j RETURN\n",
     }
     assert reader(tmp_path, answers).serving() == {
         "unit": "active",
@@ -149,12 +150,21 @@ def test_the_unit_and_its_neighbours(tmp_path):
         "listeners": [{"address": "0.0.0.0", "port": 22, "process": ""}],
         "rank": None,
         "watchdog": None,
+        "filter": ["-A SPARKWRIGHT -i lo -j RETURN"],
+        "ray": None,
     }
 
 
 def test_a_node_without_systemd(tmp_path):
-    found = {"unit": "unknown", "enabled": "", "listeners": [], "rank": None, "watchdog": None}
-    assert reader(tmp_path).serving() == found
+    assert reader(tmp_path).serving() == {
+        "unit": "unknown",
+        "enabled": "",
+        "listeners": [],
+        "rank": None,
+        "watchdog": None,
+        "filter": [],
+        "ray": None,
+    }
 
 
 @pytest.mark.parametrize(("kept", "whole"), [(engine_rank(), True), ({"stage": "of another release"}, False)])
@@ -164,6 +174,48 @@ def test_what_the_rank_and_the_watchdog_keep(tmp_path, kept, whole):
     write(tmp_path, files)
     found = reader(tmp_path).serving()
     assert (found["rank"], found["watchdog"]) == (kept if whole else None, watchdog)
+
+
+RAY_INSIDE = "docker exec sparkwright-engine python3 /usr/local/lib/sparkwright ray-facts"
+REGISTERED = {"version": "2.60.0", "nodes": {"10.0.0.1": "00"}, "error": None}
+
+
+def engine_with(labels, state="running"):
+    """What Docker says of our container and nothing else."""
+    row = {"Id": "f00", "Name": "/sparkwright-engine", "Image": IMAGE_ID, "State": {"Status": state}}
+    inspected = json.dumps([{**row, "Config": {"Labels": labels}}])
+    return {"docker ps --all --quiet --no-trunc": "f00\n", "docker container inspect f00": inspected}
+
+
+@pytest.mark.parametrize(("rank", "asked"), [("0", " 10.0.0.1:26479"), ("2", "")])
+def test_the_head_alone_is_asked_who_has_registered(tmp_path, rank, asked):
+    labels = {"sparkwright.rank": rank, "sparkwright.ray": "10.0.0.1:26479"}
+    asked_for = []
+
+    def run(argv):
+        asked_for.append(" ".join(argv))
+        return runner({**engine_with(labels), RAY_INSIDE: json.dumps(REGISTERED)})(argv)
+
+    assert NodeReader(root=str(tmp_path), run=run).serving()["ray"] == REGISTERED
+    assert f"{RAY_INSIDE}{asked}" in asked_for
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        engine_with({"sparkwright.rank": "0"}),
+        engine_with({"sparkwright.rank": "0", "sparkwright.ray": "10.0.0.1:26479"}, "exited"),
+        {"docker ps": ""},
+    ],
+)
+def test_without_a_running_ray_nobody_is_asked(tmp_path, answers):
+    assert reader(tmp_path, {**answers, RAY_INSIDE: (1, "", "asked")}).serving()["ray"] is None
+
+
+def test_a_ray_that_does_not_say_has_a_reason(tmp_path):
+    labels = {"sparkwright.rank": "0", "sparkwright.ray": "10.0.0.1:26479"}
+    found = reader(tmp_path, {**engine_with(labels), RAY_INSIDE: (1, "", "No module named ray")}).serving()["ray"]
+    assert found == {"version": None, "nodes": None, "error": "it does not say: No module named ray"}
 
 
 # --- all of it ------------------------------------------------------------------------------------------------------

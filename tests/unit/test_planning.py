@@ -116,7 +116,7 @@ def test_what_the_checkpoint_is_made_from_takes_disk_and_is_pinned():
 def test_the_head_of_ray_takes_more_than_a_worker():
     ray = {**PROFILE, "executor": "ray"}
     found = make_intents(inventory(profile=ray), "")
-    assert [intent.memory.services for intent in found.values()] == [351 * MIB, 266 * MIB, 266 * MIB, 266 * MIB]
+    assert [intent.memory.services for intent in found.values()] == [444 * MIB, 278 * MIB, 278 * MIB, 278 * MIB]
 
 
 def test_what_the_profile_wants_of_the_image():

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from ansible_collections.sparkwright.cluster.plugins.module_utils.profile_rules import (
     captured,
     contradictions,
-    executor_findings,
     weights_findings,
 )
 
@@ -159,21 +158,21 @@ CASES = {
     "two nodes": (
         MTP3,
         {"parallel": {"tp": 2, "pp": 1, "dcp": 2}},
-        "can never run on 2 nodes: a rank of tp 2 needs 201.98 GiB; limit: 118.68 GiB, by our estimate the most"
+        "can never run on 2 nodes: a rank of tp 2 needs 202.07 GiB; limit: 118.68 GiB, by our estimate the most"
         " that a GB10 has available",
         "use 4 nodes, the fewest that can",
     ),
     "the variant of 465 GB on four nodes": (
         MTP3,
         {"weights/bytes": 465_000_000_000},
-        "can never run on 4 nodes: a rank of tp 4 needs 119.33 GiB; limit: 118.68 GiB, by our estimate the most"
+        "can never run on 4 nodes: a rank of tp 4 needs 119.43 GiB; limit: 118.68 GiB, by our estimate the most"
         " that a GB10 has available",
         "use 8 nodes, the fewest that can",
     ),
     "weights that no cluster holds": (
         MTP3,
         {"weights/bytes": 1_000_000_000_000},
-        "can never run on 4 nodes: a rank of tp 4 needs 243.90 GiB; limit: 118.68 GiB, by our estimate the most"
+        "can never run on 4 nodes: a rank of tp 4 needs 243.99 GiB; limit: 118.68 GiB, by our estimate the most"
         " that a GB10 has available",
         "choose smaller weights",
     ),
@@ -247,18 +246,33 @@ def test_a_profile_without_patches_runs_on_the_stock_image():
     assert contradictions(TINY, STOCK) == []
 
 
-@pytest.mark.parametrize("executor", ["ray", "llamacpp"])
-def test_an_executor_that_is_only_planned_is_not_deployed(executor):
-    assert list(executor_findings({"executor": executor})) == [
-        (
-            f"has the executor {executor}; limit: mp, whose ranks site.yml starts",
-            "plan it with playbooks/plan.yml, and deploy a profile with the executor mp",
-        )
-    ]
+@pytest.mark.parametrize(
+    ("executor", "first", "roll"), [("ray", 29300, 29400), ("mp", 29501, 29501), ("mp", 29501, 8000)]
+)
+def test_the_port_of_the_roll_call_is_nobody_elses(executor, first, roll):
+    serve = {"serve/master_port": first, "serve/roll_port": roll, "serve/port": 8000, "executor": executor}
+    ((what, remedy),) = contradictions(edited(TINY, {**serve, "engine_env/VLLM_DISABLE_TP_MQ_BROADCASTER": 1}))
+    assert what.endswith(f"the API on 8000 and the roll call on {roll}; limit: each port once")
+    assert remedy == "choose another serve.roll_port"
 
 
-def test_the_native_executor_is_deployed():
-    assert list(executor_findings({"executor": "mp"})) == []
+@pytest.mark.parametrize(
+    ("executor", "first", "api", "said"),
+    [
+        ("mp", 29501, 8000, ""),
+        ("mp", 8000, 8000, "has serve.master_port 8000 and the API on 8000; limit: each port once"),
+        ("llamacpp", 50052, 8080, ""),
+        ("ray", 26479, 26478, ""),
+        ("ray", 26479, 26599, ""),
+        ("ray", 26479, 26598, "has serve.master_port 26479, from which on ray takes 120 ports and the API on 26598;"),
+        ("ray", 32648, 8000, ""),
+        ("ray", 32649, 8000, "has serve.master_port 32649, from which on ray takes 120 ports; limit: below 32768,"),
+    ],
+)
+def test_the_ports_of_the_ranks_are_nobody_elses(executor, first, api, said):
+    serve = {"serve/master_port": first, "serve/port": api, "executor": executor}
+    found = contradictions(edited(TINY, {**serve, "engine_env/VLLM_DISABLE_TP_MQ_BROADCASTER": 1}))
+    assert [what.startswith(said) for what, _ in found] == ([True] if said else [])
 
 
 @pytest.mark.parametrize(

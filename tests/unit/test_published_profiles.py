@@ -126,9 +126,10 @@ CACHES = {"HOME", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR"}
 def test_the_nvfp4_rows_have_the_published_flags(name):
     changes = dict(NVFP4[name])
     guessed = changes.pop("--speculative-config")
-    argv = launch(name).serve
-    assert argv[:6] == ("docker", "exec", "sparkwright-engine", "vllm", "serve", "/models/glm52-nvfp4-mtp")
-    found = pairs(argv)
+    argv = launch(name).argv
+    engine = argv[argv.index("vllm") :]
+    assert engine[:3] == ("vllm", "serve", "/models/glm52-nvfp4-mtp")
+    found = pairs(engine)
     assert json.loads(found.pop("--hf-overrides")) == {
         "use_index_cache": True,
         "index_topk_pattern": "FFFSSS" + 18 * "FSSS",

@@ -63,6 +63,19 @@ def test_the_stages_of_a_launch_follow_the_log():
     assert progress.since == 12.0
 
 
+def test_the_stages_of_a_head_of_llamacpp():
+    lines = {
+        "main: HTTP server is listening, hostname: 10.0.0.11, port: 8080, http threads: 19": "container",
+        "load_tensors: loading model tensors, this can take a while... (mmap = true)": "weights",
+        "llama_kv_cache_unified: size =  384.00 MiB (  4096 cells,  48 layers,  1/1 seqs)": "KV cache: 384.00 MiB",
+        "main: server is listening on http://10.0.0.11:8080 - starting the main loop": "API: listens",
+    }
+    progress = Progress(LoadStage.CONTAINER, 0.0)
+    for line, shown in lines.items():
+        progress = advanced(progress, line, 1.0)
+        assert str(progress) == shown
+
+
 @pytest.mark.parametrize(
     ("stage", "minutes", "head", "limits", "late"),
     [

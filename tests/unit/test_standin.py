@@ -61,9 +61,9 @@ def first_answer(url: str):
 def test_it_says_what_it_is_and_counts_its_tokens(ranks):
     _, _, url = ranks
     assert first_answer(url).text == "This is the lab's stand-in and not a language model."
-    before = counters(url, timeout=5).generated
+    before = counters(url, "mp", timeout=5).generated
     ask(url)
-    assert counters(url, timeout=5).generated == before + 3
+    assert counters(url, "mp", timeout=5).generated == before + 3
 
 
 def test_without_a_rank_it_generates_nothing(ranks):

@@ -12,6 +12,11 @@ from builders import HARDWARE, REPO, intent, node_facts
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils import startup
 from ansible_collections.sparkwright.cluster.plugins.module_utils.names import NODE_LIBRARY
+from ansible_collections.sparkwright.cluster.plugins.module_utils.own_ports import (
+    filter_rules,
+    filter_rules_v6,
+    restore_text,
+)
 from ansible_collections.sparkwright.cluster.plugins.module_utils.share import ShareWish
 
 SOURCES = REPO / "plugins" / "module_utils"
@@ -49,7 +54,7 @@ def test_every_file_of_the_library_is_used(library):
 
 def test_the_whole_check_runs_on_a_machine_that_is_no_node(library, tmp_path):
     """This machine has neither the rails nor the weights, so there are refusals, each in one line."""
-    launch = {"intent": intent().as_data(), "hardware_root": str(HARDWARE), "argv": ["true"]}
+    launch = {"intent": intent().as_data(), "hardware_root": str(HARDWARE), "argv": ["true"], "waits": []}
     (tmp_path / "launch.json").write_text(json.dumps(launch))
     file = str(tmp_path / "launch.json")
     done = isolated(library, f"import sparkwright.startup as s; s.LAUNCH_FILE = {file!r}; sys.exit(s.main(['check']))")
@@ -64,7 +69,12 @@ def test_the_whole_check_runs_on_a_machine_that_is_no_node(library, tmp_path):
 def node(tmp_path, monkeypatch):
     """The facts that the check will read; a test may change them."""
     facts = node_facts(1)
-    launch = {"intent": intent(1).as_data(), "hardware_root": "/hardware", "argv": ["docker", "run", '{"a": "b c"}']}
+    launch = {
+        "intent": intent(1).as_data(),
+        "hardware_root": "/hardware",
+        "argv": ["docker", "run", '{"a": "b c"}'],
+        "waits": [],
+    }
     (tmp_path / "launch.json").write_text(json.dumps(launch))
 
     class Reader:
@@ -224,3 +234,77 @@ def test_a_roll_call_that_cannot_be_heard_is_refused_in_words(node, monkeypatch,
     )
     assert capsys.readouterr().out == f"refused: {line}\n"
     assert kept[-1]["end"]["why"] == line
+
+
+# --- the packet filter ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def filters(monkeypatch):
+    """Stands in for the packet filter: the commands with their input, and how they end by their beginning."""
+    ran, ends = [], {}
+
+    def run(argv, input, **_):
+        ran.append((" ".join(argv), input))
+        code, said = next((end for start, end in ends.items() if ran[-1][0].startswith(start)), (0, ""))
+        return subprocess.CompletedProcess(argv, code, "", said)
+
+    monkeypatch.setattr(startup.subprocess, "run", run)
+    monkeypatch.setattr(startup, "families", lambda: ["iptables", "ip6tables"])
+    return ran, ends
+
+
+def for_ray(tmp_path):
+    launch = json.loads((tmp_path / "launch.json").read_text())
+    launch["intent"] |= {"executor": "ray"}
+    (tmp_path / "launch.json").write_text(json.dumps(launch))
+
+
+def test_the_ports_are_closed_in_one_step_and_the_jump_is_made_once(node, tmp_path, filters):
+    for_ray(tmp_path)
+    ran, ends = filters
+    ends["ip6tables --wait 20 --check"] = (1, "no such rule")
+    assert startup.main(["close"]) == 0
+    assert [command for command, _ in ran] == [
+        "iptables-restore --noflush --wait 20",
+        "ip6tables-restore --noflush --wait 20",
+        "iptables --wait 20 --check INPUT -j SPARKWRIGHT",
+        "ip6tables --wait 20 --check INPUT -j SPARKWRIGHT",
+        "ip6tables --wait 20 --insert INPUT -j SPARKWRIGHT",
+    ]
+    assert ran[0][1] == restore_text(filter_rules(intent(1, executor="ray")))
+    assert ran[1][1] == restore_text(filter_rules_v6(intent(1, executor="ray")))
+
+
+def test_a_worker_of_the_native_executor_has_nothing_to_close(node, filters):
+    assert startup.main(["close"]) == 0
+    assert filters[0] == []
+
+
+@pytest.mark.parametrize("command", ["iptables-restore", "ip6tables-restore"])
+def test_ports_that_cannot_be_closed_are_a_reason(node, tmp_path, filters, capsys, command):
+    for_ray(tmp_path)
+    filters[1][command] = (2, "line 3 failed\n")
+    assert startup.main(["close"]) == 1
+    assert capsys.readouterr().out == (
+        f"refused: spark2: {command}: line 3 failed; limit: a packet filter that keeps strangers from the ranks' ports;"
+        " remedy: install iptables\n"
+    )
+
+
+def test_a_node_without_iptables_says_so(node, tmp_path, monkeypatch, capsys):
+    for_ray(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert startup.main(["close"]) == 1
+    assert "refused: spark2: iptables-restore: No such file or directory; " in capsys.readouterr().out
+
+
+def test_the_ports_are_opened_whatever_is_left(node, filters):
+    ran, ends = filters
+    ends["iptables"] = (1, "no such chain")
+    assert startup.main(["open"]) == 0
+    assert [command for command, _ in ran if command.startswith("iptables")] == [
+        "iptables --wait 20 --delete INPUT -j SPARKWRIGHT",
+        "iptables --wait 20 --flush SPARKWRIGHT",
+        "iptables --wait 20 --delete-chain SPARKWRIGHT",
+    ]

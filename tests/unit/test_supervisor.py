@@ -51,6 +51,7 @@ class Cluster:
         return {
             "intent": intent(rank, 3, **plan).as_data(),
             "argv": ["docker", "run", "engine"],
+            "waits": [],
             "hosts": list(HOSTS),
             "deployment": "d1",
             "model": "tiny",
@@ -125,6 +126,29 @@ def test_nobody_starts_a_container_before_all_have_called(cluster):
     cluster.start("spark3")
     cluster.until(lambda: all(cluster.rank(host)["ready"] and cluster.runs(host) for host in HOSTS))
     assert cluster.rank("spark1")["available"] == 7
+
+
+def test_a_rank_that_needs_another_one_starts_its_container_once_it_listens(cluster):
+    port = free_port()
+    cluster.change("spark2", waits=[["spark1", "127.0.0.1", port]])
+    cluster.start()
+    cluster.until(lambda: cluster.runs("spark1") and cluster.runs("spark3"))
+    waits = f"waits for spark1 at 127.0.0.1:{port}"
+    cluster.until(lambda: cluster.rank("spark2").get("detail") == waits)
+    assert not cluster.runs("spark2")
+    with socket.create_server(("127.0.0.1", port)):
+        cluster.until(lambda: cluster.runs("spark2"))
+    assert cluster.rank("spark2")["stage"] != "roll call"
+
+
+def test_a_rank_that_waits_for_another_one_for_too_long_ends_all(cluster, engine):
+    engine.counts = False
+    cluster.change("spark1", waits=[["spark3", "127.0.0.1", free_port()]], stage_minutes={"container": 0.02})
+    cluster.start()
+    assert cluster.statuses() == dict.fromkeys(HOSTS, 1)
+    assert cluster.clean()
+    assert "rank 0 on spark1: stage container: waits for spark3 at 127.0.0.1:" in cluster.rank("spark2")["first"]
+    assert not (cluster.folder / "spark1" / "calls").exists()
 
 
 def test_a_rank_of_another_deployment_is_refused_and_costs_nobody_memory(cluster):

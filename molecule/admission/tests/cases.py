@@ -10,7 +10,7 @@ ADMITTED = "cluster: admitted; the tightest node is spark1 with 4.93 GiB to spar
 # pid, name and MiB of an engine that has lost its container, as nvidia-smi shows it.
 ORPHAN = "4711, VLLM::EngineCore, 106496"
 
-WORKER = "weights 95.50, KV cache 1.69, graphs 1.00, activations 2.00, runtime 3.00, services 0.26, floor 3.00"
+WORKER = "weights 95.50, KV cache 1.69, graphs 1.00, activations 2.00, runtime 3.00, services 0.27, floor 3.00"
 GUARD = "limit: 109.51 GiB (0.9 of 121.68)"
 STOP = "remedy: stop pid 4711 (VLLM::EngineCore, 104.00 GiB)"
 GPU_LIMIT = "limit: at most 1.00 GiB each before a launch"
@@ -22,8 +22,8 @@ CASES: dict[str, tuple[str, dict[str, int], str, list[str]]] = {
         {"MemAvailable": 111_000_000},
         "",
         [
-            f"spark3: MemAvailable is 105.86 GiB; limit: 106.45 GiB ({WORKER}); remedy: set the profile's"
-            " memory.kv_cache_bytes to at most 1176870912 and its context to at most 85760 tokens",
+            f"spark3: MemAvailable is 105.86 GiB; limit: 106.46 GiB ({WORKER}); remedy: set the profile's"
+            " memory.kv_cache_bytes to at most 1162860544 and its context to at most 84736 tokens",
             f"spark3: MemAvailable is 105.86 GiB; {GUARD}; remedy: set the profile's memory.utilization to at most"
             f" 0.86",
         ],
@@ -34,7 +34,7 @@ CASES: dict[str, tuple[str, dict[str, int], str, list[str]]] = {
         ORPHAN,
         [
             f"spark2: the GPU is held by pid 4711 (VLLM::EngineCore, 104.00 GiB); {GPU_LIMIT}; {STOP}",
-            f"spark2: MemAvailable is 9.54 GiB; limit: 106.45 GiB ({WORKER}); {STOP}",
+            f"spark2: MemAvailable is 9.54 GiB; limit: 106.46 GiB ({WORKER}); {STOP}",
             f"spark2: MemAvailable is 9.54 GiB; {GUARD}; {STOP}",
         ],
     ),
