@@ -25,6 +25,7 @@ from .rails import addresses_of
 @rule(
     "fabric.gid-index",
     "A GID index that the profile pins is the right row of every rail, on every node, now.",
+    Stage.PREFLIGHT,
     Stage.FABRIC,
     Stage.LAUNCH,
     needs="fabric",
@@ -33,7 +34,8 @@ def gid_index(cluster: Cluster) -> Iterator[Check]:
     """A pinned index that points elsewhere, or to a hole, hangs after the load; without one NCCL finds the row."""
     for host, fabric, intent, rail in cluster.rail_ends():
         index, found = pinned_gid(intent.nccl_env), device_of(fabric, rail.netdev)
-        if index is None or found is None:
+        # A rail that has no address yet has no row yet either.
+        if index is None or found is None or rail.address not in addresses_of(fabric, rail.netdev):
             continue
         name, device = found
         row = next((row for row in gid_rows(device["port"]) if row.index == index), None)

@@ -1,7 +1,7 @@
 """How far a rank has come, from the lines that its engine prints, and how long it may stay where it is.
 
-The lines are vLLM's (those of 0.32 are in the tests; releases before it write some of them otherwise) and llama.cpp's. A
-line that no pattern knows tells nothing, so an engine that prints other lines stays in the stage `container`.
+The lines are vLLM's (those of 0.32 are in the tests; releases before it write some of them otherwise) and llama.cpp's.
+A line that no pattern knows tells nothing, so an engine that prints other lines stays in the stage `container`.
 """
 
 from __future__ import annotations

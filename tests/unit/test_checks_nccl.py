@@ -8,7 +8,8 @@ import pytest
 from builders import DEVICE0, DEVICE1, NETDEV0, cluster, findings, gid_of, gid_row, intent, node_facts
 from wiring import joined, planned
 
-from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import Cluster
+from ansible_collections.sparkwright.cluster.plugins.module_utils.catalogue import run_checks
+from ansible_collections.sparkwright.cluster.plugins.module_utils.checks import Cluster, Stage, refusals
 from ansible_collections.sparkwright.cluster.plugins.module_utils.nccl_env import env_file, nccl_env
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rails import resolve
 
@@ -248,6 +249,19 @@ def test_one_device_of_one_node_where_the_index_is_wrong_is_a_refusal(rows):
     lines = gid_lines(with_profile({place: rows}, NCCL_IB_GID_INDEX=3))
     assert [line.split(":")[0] for line in lines].count("refuse fabric.gid-index spark2") == 1
     assert sum(line.startswith("warn ") for line in lines) == 7
+
+
+@pytest.mark.parametrize("stage", [Stage.PREFLIGHT, Stage.FABRIC, Stage.LAUNCH])
+def test_a_hole_is_refused_before_anything_is_changed_and_right_before_the_launch(stage):
+    subject = with_profile({("spark2", "fabric", "rdma", DEVICE0, "port", "gids"): []}, NCCL_IB_GID_INDEX=3)
+    found = [check for check in refusals(run_checks(subject, stage)) if check.id == "fabric.gid-index"]
+    assert [(check.host, check.subject) for check in found] == [("spark2", "rail0")]
+
+
+def test_a_rail_without_its_address_has_no_row_to_judge_yet():
+    subject = with_profile({("spark2", "fabric", "netdevs", NETDEV0, "addresses"): []}, NCCL_IB_GID_INDEX=0)
+    assert len(gid_lines(subject)) == 7
+    assert not [line for line in gid_lines(subject) if "192.168.100.11" in line]
 
 
 @pytest.mark.parametrize("index", [3, 4, 5, 6])
