@@ -15,6 +15,7 @@ from emulator import EMULATED, VIRTUALIZED, end, pid_of, qemu
 from qmp import Monitor
 
 BOOTED = "sparkwright-lab: booted"
+FAILED = "sparkwright-lab: failed: "
 # Seconds. With KVM the boot takes about ten, under emulation 60 to 200 on an idle machine.
 LIMITS: dict[tuple[str, ...], int] = {VIRTUALIZED: 60, EMULATED: 900}
 
@@ -27,7 +28,10 @@ def boots(folder: Path, accelerator: tuple[str, ...]) -> bool:
         return False
     deadline = time.monotonic() + LIMITS[accelerator]
     while time.monotonic() < deadline and pid_of(folder):
-        if BOOTED in (folder / "console.log").read_text(encoding="utf-8", errors="replace"):
+        console = (folder / "console.log").read_text(encoding="utf-8", errors="replace")
+        if FAILED in console:
+            sys.exit(f"template: the machine booted without {console.split(FAILED)[1].splitlines()[0]}; see {folder}")
+        if BOOTED in console:
             return True
         with Monitor(folder / "monitor") as monitor:
             if not monitor("query-status")["running"]:
@@ -54,12 +58,15 @@ def make(disk: Path, folder: Path) -> None:
     for accelerator in [VIRTUALIZED, EMULATED] if Path("/dev/kvm").exists() else [EMULATED]:
         argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-b", str(disk), "-F", "qcow2", str(folder / "disk.qcow2")]
         subprocess.run(argv, check=True)
-        if boots(folder, accelerator):
-            save(folder)
-            (folder / "accelerator.json").write_text(json.dumps(accelerator), encoding="utf-8")
+        try:
+            booted = boots(folder, accelerator)
+            if booted:
+                save(folder)
+        finally:
             end(folder)
+        if booted:
+            (folder / "accelerator.json").write_text(json.dumps(accelerator), encoding="utf-8")
             return
-        end(folder)
         print(f"template: no machine boots with -accel {accelerator[1]}", file=sys.stderr)
     sys.exit(f"template: no machine booted; see {folder}/console.log")
 
