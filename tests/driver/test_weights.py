@@ -21,11 +21,11 @@ INDEX = "model.safetensors.index.json"
 SHARDS = sorted(path.name for path in (STATE / "model").glob("*.safetensors"))
 REVISION, OTHER = "a" * 40, "b" * 40
 
-# The next rsync on the node is cut off after so many bytes, once.
+# The next rsync on the node is cut off after so many bytes, once. Byte by byte, as both ends talk in turns.
 CUT = """\
 #!/bin/sh
 rm "$0"
-head -c 300000 | /usr/bin/rsync "$@"
+dd bs=1 count=300000 status=none | /usr/bin/rsync "$@"
 """
 # Turns the last byte of a file over; with a second word its time of change stays.
 FLIP = """\
