@@ -186,7 +186,8 @@ def mount_text(wish: ShareWish) -> str:
 def read_ahead_text(wish: ShareWish) -> str:
     """A unit that follows the mount; nfs-common's own rule for udev may set another value first, so it waits for it."""
     unit = unit_name(wish.path)
-    device = f"$$(findmnt --noheadings --output MAJ:MIN --mountpoint {wish.path})"
+    # Without --raw it is filled up with blanks.
+    device = f"$$(findmnt --raw --noheadings --output MAJ:MIN --mountpoint {wish.path})"
     script = f"udevadm settle --timeout=20; echo {wish.read_ahead_kb} >/sys/class/bdi/{device}/read_ahead_kb"
     return (
         f"{HEADER}[Unit]\nDescription=Read ahead of the weights\nBindsTo={unit}\nAfter={unit}\n\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import asdict
@@ -125,6 +126,15 @@ def test_the_units_of_a_client():
     ahead = files["/etc/systemd/system/sparkwright-read-ahead.service"]
     assert {f"BindsTo={unit}", f"After={unit}", f"WantedBy={unit}"} <= set(ahead.splitlines())
     assert "echo 16384 >/sys/class/bdi/$$(findmnt " in ahead
+
+
+@pytest.mark.skipif(not shutil.which("findmnt"), reason="needs findmnt")
+def test_the_device_of_the_mount_is_a_path_without_blanks():
+    ahead = client_files(wish(1, path="/proc"))["/etc/systemd/system/sparkwright-read-ahead.service"]
+    (place,) = re.findall(r">(/sys\S+.*?)'$", ahead, re.MULTILINE)
+    argv = ["sh", "-c", f'echo "{place}"'.replace("$$", "$")]
+    shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert re.fullmatch(r"/sys/class/bdi/\d+:\d+/read_ahead_kb\n", shown)
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
