@@ -297,10 +297,16 @@ def is_due(wish: ShareWish, share: Share) -> bool:
 
 
 def undo_record(wish: ShareWish, share: Share) -> dict[str, dict[str, dict[str, Any]]]:
-    """What was there before, for the record: whether a server ran, and that nothing of ours was mounted."""
+    """What was there before, for the record: whether a server ran, and which mount of the user's ours replaces."""
     record: dict[str, dict[str, dict[str, Any]]] = {}
     if wish.clients:
         record["nfs_server"] = {NFS_SERVER_UNIT: {"active": share["threads"] > 0}}
     if wish.server:
-        record["nfs_mount"] = {wish.path: {"unit": unit_name(wish.path)}}
+        record["nfs_mount"] = {wish.path: {"unit": unit_name(wish.path), **_theirs(share["mount"])}}
     return record
+
+
+def _theirs(mount: ShareMount | None) -> dict[str, str]:
+    if mount is None or not mount["fstype"].startswith("nfs"):
+        return {}
+    return {"source": mount["source"], "options": ",".join(_shown(*option) for option in mount["options"].items())}

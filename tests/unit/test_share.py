@@ -284,7 +284,11 @@ def test_when_a_server_is_left_alone():
 
 def test_what_is_recorded():
     assert undo_record(wish(), {**facts(), "threads": 0}) == {"nfs_server": {"nfs-server.service": {"active": False}}}
-    assert undo_record(wish(1), facts(1)) == {"nfs_mount": {"/models": {"unit": "models.mount"}}}
+    entry = {"unit": "models.mount"}
+    assert undo_record(wish(1), {**facts(1), "mount": None}) == {"nfs_mount": {"/models": entry}}
+    theirs = {**mount(source="10.0.0.9:/tank"), "options": {"rw": "", "vers": "4.1"}}
+    entry |= {"source": "10.0.0.9:/tank", "options": "rw,vers=4.1"}
+    assert undo_record(wish(1), {**facts(1), "mount": theirs}) == {"nfs_mount": {"/models": entry}}
     assert undo_record(ShareWish(), facts()) == {}
 
 
