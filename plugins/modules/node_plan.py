@@ -117,6 +117,9 @@ share:
     record:
       description: What to record before, section by section.
       type: dict
+    busy:
+      description: Whether an engine runs on any node.
+      type: bool
     packages:
       description: The packages that the node lacks.
       type: list

@@ -182,6 +182,12 @@ def test_a_new_head_needs_packages_a_server_and_exports():
     assert [file["path"].split("/")[2] for file in found["files"]] == ["exports.d", "nfs.conf.d", "systemd", "systemd"]
 
 
+def test_an_engine_on_any_node_is_seen_by_all():
+    for serving in (False, True):
+        found = cluster(facts={("spark2", "share"): sharing.facts(1)}, serving=serving)
+        assert share_data(found, "spark2")["busy"] is serving
+
+
 FILES = {f"big/{name}": [5, 100] for name in (SHARD1, SHARD2, "model.safetensors.index.json")}
 COPY = replace(sharing.wish(), mode="copy", clients=(), listen=())
 
