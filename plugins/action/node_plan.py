@@ -234,7 +234,8 @@ def share_data(cluster, host) -> dict[str, object] | None:
         "mounted": is_mounted(wish, share),
         "remount": must_remount(wish, share),
         "unit": unit_name(wish.path),
-        "copy": copy_data(cluster, host) if wish.mode == COPY else None,
+        # Not "copy": in a template that is the method of every dictionary.
+        "fanout": copy_data(cluster, host) if wish.mode == COPY else None,
     }
 
 
