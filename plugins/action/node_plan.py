@@ -17,6 +17,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.daemon_config 
     parse,
     restarts,
 )
+from ansible_collections.sparkwright.cluster.plugins.module_utils.facts import engine_runs
 from ansible_collections.sparkwright.cluster.plugins.module_utils.fanout import (
     GB,
     daemon_config,
@@ -224,6 +225,7 @@ def share_data(cluster, host) -> dict[str, object] | None:
         "holds": wish.holds,
         "files": [{"path": path, "content": content} for path, content in files.items()],
         "record": undo_record(wish, share),
+        "busy": any(engine_runs(one) for one in cluster.facts.values()),
         "packages": packages(wish, share),
         "serves": bool(wish.clients),
         "server_current": not server_fault(wish, share),
@@ -232,7 +234,8 @@ def share_data(cluster, host) -> dict[str, object] | None:
         "mounted": is_mounted(wish, share),
         "remount": must_remount(wish, share),
         "unit": unit_name(wish.path),
-        "copy": copy_data(cluster, host) if wish.mode == COPY else None,
+        # Not "copy": in a template that is the method of every dictionary.
+        "fanout": copy_data(cluster, host) if wish.mode == COPY else None,
     }
 
 

@@ -55,13 +55,18 @@ def kernel(cluster: Cluster) -> Iterator[Check]:
     "share.due", "The weights can be shared: nothing serves from what must be changed.", Stage.PREFLIGHT, needs="share"
 )
 def due(cluster: Cluster) -> Iterator[Check]:
-    """A mount is not taken away from an engine, and no data are written into one."""
+    """A mount is not taken away from an engine, nor a disk of the user's, and no data are written into one."""
     for host, share, intent in cluster.having("share"):
         mount, unit = share["mount"], unit_name(intent.share.path)
         if mount and mount["fstype"].startswith("nfs") and intent.share.holds_data:
             fact = f"{intent.share.path} is mounted from {mount['source']}"
             limit = f"a directory of its own, for model_store_share {intent.share.mode}"
             remedy = f"run `systemctl disable --now {unit}`, or unmount it"
+            yield Check("share.due", host, Status.REFUSE, fact, limit, remedy)
+        elif mount and not mount["fstype"].startswith("nfs") and intent.share.server:
+            fact = f"{mount['source']} ({mount['fstype']}) is mounted on {intent.share.path}"
+            limit = "nothing but the NFS mount, for which it would have to give way"
+            remedy = "unmount it and take it out of /etc/fstab, or set model_store_path to another directory"
             yield Check("share.due", host, Status.REFUSE, fact, limit, remedy)
         elif intent.share.mode == NFS:
             waits = is_due(intent.share, share)

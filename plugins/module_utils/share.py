@@ -186,7 +186,8 @@ def mount_text(wish: ShareWish) -> str:
 def read_ahead_text(wish: ShareWish) -> str:
     """A unit that follows the mount; nfs-common's own rule for udev may set another value first, so it waits for it."""
     unit = unit_name(wish.path)
-    device = f"$$(findmnt --noheadings --output MAJ:MIN --mountpoint {wish.path})"
+    # Without --raw it is filled up with blanks.
+    device = f"$$(findmnt --raw --noheadings --output MAJ:MIN --mountpoint {wish.path})"
     script = f"udevadm settle --timeout=20; echo {wish.read_ahead_kb} >/sys/class/bdi/{device}/read_ahead_kb"
     return (
         f"{HEADER}[Unit]\nDescription=Read ahead of the weights\nBindsTo={unit}\nAfter={unit}\n\n"
@@ -296,10 +297,16 @@ def is_due(wish: ShareWish, share: Share) -> bool:
 
 
 def undo_record(wish: ShareWish, share: Share) -> dict[str, dict[str, dict[str, Any]]]:
-    """What was there before, for the record: whether a server ran, and that nothing of ours was mounted."""
+    """What was there before, for the record: whether a server ran, and which mount of the user's ours replaces."""
     record: dict[str, dict[str, dict[str, Any]]] = {}
     if wish.clients:
         record["nfs_server"] = {NFS_SERVER_UNIT: {"active": share["threads"] > 0}}
     if wish.server:
-        record["nfs_mount"] = {wish.path: {"unit": unit_name(wish.path)}}
+        record["nfs_mount"] = {wish.path: {"unit": unit_name(wish.path), **_theirs(share["mount"])}}
     return record
+
+
+def _theirs(mount: ShareMount | None) -> dict[str, str]:
+    if mount is None or not mount["fstype"].startswith("nfs"):
+        return {}
+    return {"source": mount["source"], "options": ",".join(_shown(*option) for option in mount["options"].items())}

@@ -12,16 +12,27 @@ Entries = Mapping[str, Mapping[str, Any]]
 
 
 def undo_mount(entries: Entries) -> list[Step]:
-    """Our mount goes, also from under a dead server, while its units are still there."""
+    """Our mount goes, also from under a dead server, while its units are still there; then comes what it replaced."""
     script = (
         'systemctl kill --signal=KILL "$2" 2>/dev/null; '
         'if findmnt --mountpoint "$1" --types nfs,nfs4 >/dev/null; then umount --force --lazy "$1"; fi; '
         'for unit in "$2" "$3"; do ! test -e "/etc/systemd/system/$unit" || systemctl disable --now "$unit"; done'
     )
-    return [
+    gone = [
         Step(path, "not mounted", ("sh", "-c", script, "sh", path, entry["unit"], READ_AHEAD_UNIT), early=True)
         for path, entry in sorted(entries.items())
     ]
+    return [*gone, *(_mount_again(path, entry) for path, entry in sorted(entries.items()) if "source" in entry)]
+
+
+def _mount_again(path: str, entry: Mapping[str, Any]) -> Step:
+    # What stands in /etc/fstab or in a unit of the user's comes by that, what was mounted by hand as it was.
+    script = (
+        'findmnt --mountpoint "$1" >/dev/null || systemctl start "$2" 2>/dev/null || '
+        'mount --types nfs --options "$4" "$3" "$1"'
+    )
+    argv = ("sh", "-c", script, "sh", path, entry["unit"], entry["source"], entry["options"])
+    return Step(path, f"mounted from {entry['source']}", argv)
 
 
 def undo_server(entries: Entries) -> list[Step]:

@@ -70,7 +70,8 @@ class SourcePlan:
     def sources(self) -> tuple[str, ...]:
         """What the checkpoint must have been made from, as far as that is pinned."""
         wanted = self.parts or [self.path]
-        return tuple(source_name(fetch.repo, fetch.revision) for fetch in self.fetches if fetch.path in wanted)
+        fetched = [source_name(fetch.repo, fetch.revision) for fetch in self.fetches if fetch.path in wanted]
+        return (*fetched, *([source_name(self.prune.tool, self.prune.revision)] if self.prune else []))
 
 
 def source_plan(value: Value, directory: str) -> SourcePlan:

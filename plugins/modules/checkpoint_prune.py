@@ -109,14 +109,14 @@ def faults(folder: Path, experts: int) -> list[str]:
 def prune(module: AnsibleModule, staging: Staging, argv: list[str]) -> None:
     """Run the program, prove what it wrote, and give the directory its name. Fails otherwise."""
     asked = module.params
-    need, free = total_bytes(read_weights(Machine(), asked["base"])), shutil.disk_usage(staging.path.parent).free
+    shutil.rmtree(staging.partial, ignore_errors=True)
+    staging.begin()
+    need, free = total_bytes(read_weights(Machine(), asked["base"])), shutil.disk_usage(staging.partial).free
     if need > free:
         module.fail_json(
             msg=f"{staging.path} may take up to {need} bytes, as its base; limit: {free} bytes, which are free; "
             "remedy: free that much, or set model_store_path"
         )
-    shutil.rmtree(staging.partial, ignore_errors=True)
-    staging.begin()
     code, out, err = module.run_command(argv, cwd=asked["checkout"])
     lines = [line.strip() for line in f"{out}\n{err}".splitlines() if line.strip()]
     if code:

@@ -80,8 +80,11 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.registry impor
 
 
 def rows(machine: Machine, kind: str, listing: Iterable[str]) -> list[dict[str, Any]]:
-    """What Docker says of all images, or of all containers."""
-    ids = sorted(set(machine.run(["docker", *listing]).stdout.split()))
+    """What Docker says of all images, or of all containers. Raises RuntimeError when it says nothing."""
+    listed = machine.run(["docker", *listing])
+    if listed.returncode:
+        raise RuntimeError(f"docker cannot list what it has: {' '.join(listed.stderr.split())}")
+    ids = sorted(set(listed.stdout.split()))
     return list(json_or(machine.run(["docker", kind, "inspect", *ids]).stdout, [])) if ids else []
 
 
@@ -115,8 +118,12 @@ def main() -> None:
     ours = own_images()
     if asked["brought"] and current not in ours:
         ours = [*ours, current]
-    images = [stored(row, ours) for row in rows(machine, "image", ["image", "ls", "--quiet", "--no-trunc"])]
-    used = {row["Image"] for row in rows(machine, "container", ["ps", "--all", "--quiet", "--no-trunc"])}
+    try:
+        images = [stored(row, ours) for row in rows(machine, "image", ["image", "ls", "--quiet", "--no-trunc"])]
+        used = {row["Image"] for row in rows(machine, "container", ["ps", "--all", "--quiet", "--no-trunc"])}
+    except RuntimeError as error:
+        # Without an answer nobody knows what is used, nor which of ours are gone.
+        module.fail_json(msg=f"{error}; limit: an answer; remedy: look at `systemctl status docker`, and run it again")
     registries = [asked["registry"], push_address(asked["registry"])] if asked["registry"] else []
     repositories = [repository_of(asked["image"]), *(f"{address}/{REPOSITORY}" for address in registries)]
     going = [image.id for image in to_prune(images, used, current, asked["keep"], repositories)]

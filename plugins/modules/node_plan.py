@@ -117,6 +117,9 @@ share:
     record:
       description: What to record before, section by section.
       type: dict
+    busy:
+      description: Whether an engine runs on any node.
+      type: bool
     packages:
       description: The packages that the node lacks.
       type: list
@@ -142,7 +145,7 @@ share:
     unit:
       description: The mount unit of the directory.
       type: str
-    copy:
+    fanout:
       description:
         - The node's part in a copy; null for another mode. C(rounds) has for each round what it copies, C(told) what a
           person is told, C(surplus) files to remove, C(listen) and C(config) what the next node reads from.

@@ -59,7 +59,7 @@ EXAMPLES = r"""
   sparkwright.cluster.weights_pull:
     host: "{{ inventory_hostname }}"
     path: "{{ model_store_path }}"
-    pulls: "{{ plan.share.copy.rounds[0] }}"
+    pulls: "{{ plan.share.fanout.rounds[0] }}"
 """
 
 RETURN = r"""

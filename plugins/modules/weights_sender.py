@@ -36,8 +36,8 @@ author: [Sparkwright (@sparkwright)]
 EXAMPLES = r"""
 - name: Let the next node read the weights
   sparkwright.cluster.weights_sender:
-    config: "{{ plan.share.copy.config }}"
-    addresses: "{{ plan.share.copy.listen }}"
+    config: "{{ plan.share.fanout.config }}"
+    addresses: "{{ plan.share.fanout.listen }}"
 """
 
 RETURN = r"""

@@ -70,9 +70,13 @@ def test_nfs_is_refused_where_the_kernel_has_none_before_anything_is_changed():
 def test_a_copy_that_is_cut_off_ends_the_run_and_leaves_nothing_running(copy, on_node):
     # The larger one has the same shards, so what tells the head to take it is that it has none.
     on_node("spark1", f"rm -r {FOLDER}")
-    wait = f"until test -e {FOLDER}/pad-3.bin; do sleep 0.01; done; pkill -x rsync"
+    # Again and again from then on: a round may be over before it is seen, and the next one is cut off then.
+    wait = f"until test -e {FOLDER}/pad-3.bin; do sleep 0.01; done; while sleep 0.01; do pkill -x rsync; done"
     on_node("spark3", f"systemd-run --quiet --collect --unit=cut-off sh -c '{wait}'")
-    run = play(CONVERGE, variables=copy)
+    try:
+        run = play(CONVERGE, variables=copy)
+    finally:
+        on_node("spark3", "systemctl stop cut-off")
     assert run.code != 0
     assert any(line.startswith("spark3: rsync from 192.168.10") for line in run.failures), run.output
     assert daemons(on_node) == []
@@ -85,7 +89,9 @@ def test_the_next_run_goes_on_where_it_stopped(copy, on_node):
     run = play(CONVERGE, variables=copy)
     assert run.code == 0, run.output
     brought = received(run)
-    assert all(0 < count < size_of(copy) - PAD for count in brought.values()), brought
+    # The first chunk was whole on spark3. What the others had depends on how the rounds ran.
+    assert 0 < brought["spark3"] < size_of(copy) - PAD, brought
+    assert brought["spark2"] < size_of(copy) - PAD, brought
     assert len(sums(on_node)) == 1
     assert daemons(on_node) == []
     assert play(CONVERGE, variables=copy).changed == []

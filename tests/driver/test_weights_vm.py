@@ -103,7 +103,9 @@ def test_the_facts_of_a_client_come_in_time_and_say_that_the_server_is_gone(dark
 @pytest.mark.usefixtures("dark")
 def test_a_client_that_booted_first_is_there_and_waits(on_node):
     assert mounts(on_node, "spark3") == {}
-    assert on_node("spark3", f"systemctl show {UNIT} --property=ActiveState --value") == "activating"
+    state = f"systemctl show {UNIT} --property=ActiveState --value"
+    # It answers to ssh before its rail is there, for which the mount waits first.
+    assert wait_for(lambda: on_node("spark3", state), "activating", RETRY) == "activating"
 
 
 @pytest.mark.usefixtures("dark")

@@ -134,6 +134,11 @@ def test_a_pruned_checkpoint_is_proven_and_says_where_it_came_from(prune, tmp_pa
     assert prune()["changed"] is False
 
 
+def test_the_folder_above_need_not_be_there(prune, tmp_path):
+    result = prune(dest=str(tmp_path / "new/models/big"))
+    assert result["changed"] is True, result
+
+
 def test_nothing_is_run_in_check_mode(prune, tmp_path):
     assert prune(check_mode=True)["changed"] is True
     assert not list(tmp_path.glob("big*"))

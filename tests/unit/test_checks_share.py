@@ -167,6 +167,16 @@ def test_nothing_is_changed_while_the_engine_serves(changes):
     )
 
 
+def test_a_disk_of_the_users_does_not_give_way_to_the_mount():
+    disk = mount(source="/dev/nvme0n1p4", fstype="ext4", options={})
+    assert (
+        "refuse share.due spark2: /dev/nvme0n1p4 (ext4) is mounted on /models; limit: nothing but the NFS mount, for"
+        " which it would have to give way; remedy: unmount it and take it out of /etc/fstab, or set model_store_path to"
+        " another directory"
+    ) in findings(over_nfs(**{CLIENT: {"mount": disk}}))
+    assert findings(over_nfs(**{HEAD: {"mount": disk}})) == []
+
+
 def test_what_is_due_while_nothing_serves_is_no_refusal():
     assert not [line for line in findings(over_nfs(**{CLIENT: {"mount": None}})) if "share.due" in line]
 

@@ -338,6 +338,17 @@ def test_one_that_docker_does_not_give_stays_and_stops_nobody(prune, docker):
     assert own_images() == ["sha256:2", "sha256:3", "sha256:4"]
 
 
+@pytest.mark.parametrize("listing", ["image ls", "ps"])
+def test_a_docker_that_does_not_answer_loses_nothing(prune, docker, listing):
+    docker.put(fails={listing: "Cannot connect to the Docker daemon"})
+    assert prune()["msg"] == (
+        "docker cannot list what it has: Cannot connect to the Docker daemon; limit: an answer; remedy: look at"
+        " `systemctl status docker`, and run it again"
+    )
+    assert docker.calls == []
+    assert own_images() == [f"sha256:{number}" for number in (1, 2, 3, 4)]
+
+
 def test_what_was_brought_is_ours_and_remembered(prune, docker):
     docker.image("sha256:4", created="2026-01-04")
     docker.image("sha256:5", REF, created="2026-01-05")

@@ -170,7 +170,7 @@ def over_nfs(rank, **changes):
 def test_a_node_that_mounts_as_planned_needs_nothing():
     found = over_nfs(1)
     assert (found["mode"], found["holds"], found["mounts"], found["serves"]) == ("nfs", False, True, False)
-    assert (found["mounted"], found["remount"], found["packages"], found["copy"]) == (True, False, [], None)
+    assert (found["mounted"], found["remount"], found["packages"], found["fanout"]) == (True, False, [], None)
     assert found["unit"] == "models.mount"
 
 
@@ -180,6 +180,12 @@ def test_a_new_head_needs_packages_a_server_and_exports():
     assert found["packages"] == ["nfs-kernel-server"]
     assert found["record"] == {"nfs_server": {"nfs-server.service": {"active": False}}}
     assert [file["path"].split("/")[2] for file in found["files"]] == ["exports.d", "nfs.conf.d", "systemd", "systemd"]
+
+
+def test_an_engine_on_any_node_is_seen_by_all():
+    for serving in (False, True):
+        found = cluster(facts={("spark2", "share"): sharing.facts(1)}, serving=serving)
+        assert share_data(found, "spark2")["busy"] is serving
 
 
 FILES = {f"big/{name}": [5, 100] for name in (SHARD1, SHARD2, "model.safetensors.index.json")}
@@ -193,7 +199,7 @@ def copies(host, **changes):
     sections[("spark1", "share")]["files"] = FILES
     for one, changed in changes.items():
         sections[(one, "share")] |= changed
-    return share_data(cluster(facts=sections, intents={"*": {"share": COPY}}), host)["copy"]
+    return share_data(cluster(facts=sections, intents={"*": {"share": COPY}}), host)["fanout"]
 
 
 def test_every_node_but_the_last_lets_the_next_one_read():
@@ -219,7 +225,7 @@ def test_what_the_head_lacks_is_removed_and_what_is_there_is_not_copied():
 def test_as_long_as_the_head_is_not_whole_nothing_is_copied_and_nothing_removed():
     hosts = {(f"spark{n}", "share", "files"): {"big/own": [1, 1]} for n in (2, 3, 4)}
     damaged = {("spark1", "weights", "error"): "has no index", ("spark1", "share", "files"): {}}
-    found = share_data(cluster(facts={**hosts, **damaged}, intents={"*": {"share": COPY}}), "spark2")["copy"]
+    found = share_data(cluster(facts={**hosts, **damaged}, intents={"*": {"share": COPY}}), "spark2")["fanout"]
     assert (found["rounds"], found["surplus"], found["listen"]) == ([], [], [])
 
 
@@ -230,6 +236,14 @@ def test_a_copy_that_does_not_fit_is_refused_before_it_begins():
         "spark3: 1.00 GB are free at /models; limit: 5.00 GB, which are to be copied; remedy: free some space, or set"
         " model_store_path to a larger disk"
     )
+
+
+@pytest.mark.parametrize("mode", ["copy", "nfs"])
+def test_no_key_is_hidden_from_templates_by_a_method_of_dictionaries(mode):
+    """A template reads `plan.share.copy` as the method, and not as the key."""
+    found = share_data(cluster(intents={"*": {"share": COPY}}), "spark2") if mode == "copy" else over_nfs(1)
+    names = {*found, *(found["fanout"] or {})}
+    assert not names & set(dir(dict))
 
 
 def test_a_share_that_was_not_read_has_no_plan():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import asdict
@@ -125,6 +126,15 @@ def test_the_units_of_a_client():
     ahead = files["/etc/systemd/system/sparkwright-read-ahead.service"]
     assert {f"BindsTo={unit}", f"After={unit}", f"WantedBy={unit}"} <= set(ahead.splitlines())
     assert "echo 16384 >/sys/class/bdi/$$(findmnt " in ahead
+
+
+@pytest.mark.skipif(not shutil.which("findmnt"), reason="needs findmnt")
+def test_the_device_of_the_mount_is_a_path_without_blanks():
+    ahead = client_files(wish(1, path="/proc"))["/etc/systemd/system/sparkwright-read-ahead.service"]
+    (place,) = re.findall(r">(/sys\S+.*?)'$", ahead, re.MULTILINE)
+    argv = ["sh", "-c", f'echo "{place}"'.replace("$$", "$")]
+    shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert re.fullmatch(r"/sys/class/bdi/\d+:\d+/read_ahead_kb\n", shown)
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
@@ -274,7 +284,11 @@ def test_when_a_server_is_left_alone():
 
 def test_what_is_recorded():
     assert undo_record(wish(), {**facts(), "threads": 0}) == {"nfs_server": {"nfs-server.service": {"active": False}}}
-    assert undo_record(wish(1), facts(1)) == {"nfs_mount": {"/models": {"unit": "models.mount"}}}
+    entry = {"unit": "models.mount"}
+    assert undo_record(wish(1), {**facts(1), "mount": None}) == {"nfs_mount": {"/models": entry}}
+    theirs = {**mount(source="10.0.0.9:/tank"), "options": {"rw": "", "vers": "4.1"}}
+    entry |= {"source": "10.0.0.9:/tank", "options": "rw,vers=4.1"}
+    assert undo_record(wish(1), {**facts(1), "mount": theirs}) == {"nfs_mount": {"/models": entry}}
     assert undo_record(ShareWish(), facts()) == {}
 
 

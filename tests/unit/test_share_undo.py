@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.sparkwright.cluster.plugins.module_utils.restore import UNDO
 from ansible_collections.sparkwright.cluster.plugins.module_utils.share_undo import SHARE
 
-TOOLS = ("systemctl", "umount", "findmnt", "exportfs")
+TOOLS = ("systemctl", "umount", "findmnt", "exportfs", "mount")
 
 
 @pytest.fixture
@@ -50,6 +50,24 @@ def test_what_is_not_mounted_is_not_unmounted(path):
     code, log = run(SHARE["nfs_mount"]({"/models": {"unit": "models.mount"}})[0], path)
     assert code == 0
     assert not [line for line in log if line.startswith("umount")]
+
+
+THEIRS = {"unit": "models.mount", "source": "10.0.0.9:/tank", "options": "rw,vers=4.1"}
+BY_UNIT = "systemctl start models.mount"
+BY_HAND = "mount --types nfs --options rw,vers=4.1 10.0.0.9:/tank /models"
+
+
+@pytest.mark.parametrize(
+    ("fails", "calls"),
+    [([], []), (["findmnt"], [BY_UNIT]), (["findmnt", "systemctl"], [BY_UNIT, BY_HAND])],
+    ids=["it is there", "by its unit", "by hand"],
+)
+def test_a_mount_of_the_users_comes_back_after_the_files(path, fails, calls):
+    _, step = SHARE["nfs_mount"]({"/models": THEIRS})
+    assert (step.what, step.before, step.early) == ("/models", "mounted from 10.0.0.9:/tank", False)
+    for tool in fails:
+        (path / f"fail-{tool}").touch()
+    assert run(step, path) == (0, ["findmnt --mountpoint /models", *calls])
 
 
 def test_a_server_that_was_not_there_is_off_again(path):

@@ -47,7 +47,7 @@ def test_what_is_there_already_is_brought_by_nobody():
             ["/models/base", "/models/layer"],
             (f"a/base@{ONE}", f"b/layer@{TWO}"),
         ),
-        ({"prune": PRUNE, "fetch": [BASE]}, ["/models/base"], (f"a/base@{ONE}",)),
+        ({"prune": PRUNE, "fetch": [BASE]}, ["/models/base"], (f"a/base@{ONE}", f"https://x/t.git@{ONE}")),
     ],
     ids=str,
 )
