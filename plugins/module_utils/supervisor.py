@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from .engine_client import Counters, EngineError, counters, generate, key_of
+from .engine_client import Counters, counters, generate, key_of
 from .engine_log import KEPT_LINES, Figures, kept, noticed
 from .facts import Rank, RankEnd
 from .first_failure import first_failure, why
@@ -132,7 +132,7 @@ class Prober:
             generated = self._generates()
             after = self._counters()
             return Look(time.time(), after.tokens, after.requests, generated and after.generated > before.generated)
-        except (OSError, EngineError):
+        except (OSError, ValueError):
             return Look(time.time())
 
     def _counters(self) -> Counters:
@@ -141,7 +141,7 @@ class Prober:
     def _generates(self) -> bool:
         try:
             answer = generate(self._url, self._model, "1", tokens=1, timeout=ANSWER_SECONDS, api_key=self._key)
-        except (OSError, EngineError):
+        except (OSError, ValueError):
             return False
         return answer.tokens > 0
 
