@@ -80,8 +80,8 @@ class Container:
 
     def stop(self) -> None:
         """End it whatever it does, and take it away."""
-        for argv in (("stop", "--time", str(GRACE)), ("rm", "--force")):
-            subprocess.run(["docker", *argv, ENGINE_CONTAINER], capture_output=True, timeout=60, check=False)
+        docker("stop", "--time", str(GRACE), ENGINE_CONTAINER)
+        remove_container()
 
     def _read(self) -> None:
         """Pass on the bytes as they come; a progress bar rewrites its line with carriage returns."""
@@ -430,7 +430,13 @@ class Supervisor:
 
 def remove_container() -> None:
     """Take away a container of our name that an earlier run left."""
-    subprocess.run(["docker", "rm", "--force", ENGINE_CONTAINER], capture_output=True, timeout=60, check=False)
+    docker("rm", "--force", ENGINE_CONTAINER)
+
+
+def docker(*words: str) -> None:
+    """Ask Docker. One that hangs must not keep the rank from saying how it ended; the unit tries once more."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(["docker", *words], capture_output=True, timeout=60, check=False)
 
 
 def _inspected() -> Mapping[str, Any]:
