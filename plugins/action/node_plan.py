@@ -35,6 +35,8 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.lifecycle impo
 from ansible_collections.sparkwright.cluster.plugins.module_utils.names import (
     APT_GUARD,
     APT_GUARD_FILE,
+    CONTAINER_MAIN,
+    CONTAINER_PROGRAM,
     ENGINE_ENV_FILE,
     LAUNCH_FILE,
     LIBRARY,
@@ -324,9 +326,15 @@ def launch_data(rendered, plan, intent) -> dict[str, object] | None:
         "files": [
             {"path": LAUNCH_FILE, "content": json.dumps(content, indent=1) + "\n"},
             {"path": ENGINE_ENV_FILE, "content": env_file(rendered.environment), "mode": "0600"},
-            *library_files(LIBRARY, NODE_LIBRARY),
+            *engine_library(),
         ],
     }
+
+
+def engine_library() -> list[dict[str, str]]:
+    """The pure core as the engine's unit imports it, and as the container of a Ray runs it."""
+    main = {"path": f"{LIBRARY}/__main__.py", "content": CONTAINER_MAIN, "diff": "digest"}
+    return [*library_files(LIBRARY, (*NODE_LIBRARY, CONTAINER_PROGRAM)), main]
 
 
 def library_files(library, names) -> list[dict[str, str]]:

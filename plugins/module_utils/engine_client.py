@@ -5,12 +5,14 @@ Every answer has a deadline for the whole of it; a stream that trickles on does 
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,7 +138,7 @@ def stream(url: str, model: str, prompt: str, *, tokens: int, timeout: float, ap
     body = {**_greedy(model, prompt, tokens), "stream": True, "stream_options": {"include_usage": True}}
     start, at, whole = time.monotonic(), list[float](), False
     usage: Mapping[str, Any] = {}
-    with _open(f"{url}/v1/completions", timeout, api_key, body) as response:
+    with _plain_errors(url), _open(f"{url}/v1/completions", timeout, api_key, body) as response:
         for data in _events(response):
             now = time.monotonic() - start
             if now > timeout:
@@ -197,8 +199,17 @@ def _json(text: str, url: str) -> Any:
         raise EngineError(f"the answer of {url} is no JSON: {error}") from None
 
 
+@contextmanager
+def _plain_errors(url: str) -> Iterator[None]:
+    """An engine that dies within its answer, or something else that answers there, is an OSError as any other."""
+    try:
+        yield
+    except http.client.HTTPException as error:
+        raise OSError(f"{url} gave no whole answer: {error!r}") from None
+
+
 def _ask(url: str, timeout: float, api_key: str | None, body: Mapping[str, Any] | None = None) -> str:
-    with _open(url, timeout, api_key, body) as response:
+    with _plain_errors(url), _open(url, timeout, api_key, body) as response:
         return bytes(response.read()).decode(errors="replace")
 
 

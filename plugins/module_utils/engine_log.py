@@ -23,6 +23,8 @@ CAUSES = (
     re.compile(r"has not registered \S+ with Ray|is registered with Ray"),
     re.compile(r"out of memory|OutOfMemory|Cannot allocate memory", re.IGNORECASE),
     re.compile(r"No space left on device"),
+    # Docker's own words when the container could not be started.
+    re.compile(r"Error response from daemon: .+"),
     re.compile(r"\b(?:[A-Za-z_.]*(?:Error|Exception)): .+"),
     re.compile(r"died unexpectedly"),
     re.compile(r"\b(?:ERROR|FATAL|CRITICAL)\b"),

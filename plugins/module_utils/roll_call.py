@@ -46,7 +46,9 @@ class Line:
 
     def send(self, kind: str, **data: Any) -> None:
         """Send a message. Raises OSError when the line is gone."""
-        self.connection.sendall(json.dumps({"kind": kind, **data}).encode() + b"\n")
+        # Escaped, the last lines of a log may be longer than a message can be.
+        text = json.dumps({"kind": kind, **data}, ensure_ascii=False)
+        self.connection.sendall(text.encode(errors="replace") + b"\n")
         self.spoken = time.monotonic()
 
     def receive(self) -> list[Message]:
@@ -128,7 +130,8 @@ class HeadCall:
         for message in messages:
             if line.host:
                 yield from _events(line.host, message)
-            else:
+            elif line in self._strangers:
+                # What a rank sends after it was refused is of no interest.
                 yield from self._introduced(line, message)
 
     def _gone(self, line: Line, why: str) -> Iterator[Event]:
@@ -159,7 +162,7 @@ class HeadCall:
 
     def _fault(self, message: Message) -> str:
         host, rank = str(message.get("host")), message.get("rank")
-        if message.get("kind") != "hello" or self._ranks.get(host) != rank:
+        if message.get("kind") != "hello" or host not in self._ranks or self._ranks[host] != rank:
             return f"{host} calls as rank {rank}; limit: {_listed(self._ranks)}; remedy: run site.yml"
         if message.get("deployment") != self._deployment:
             return (

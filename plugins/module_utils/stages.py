@@ -39,13 +39,15 @@ MINUTES: Mapping[str, float] = {
 }
 # The ranks above 0 print nothing between their weights and the first request, so only the head's stages say more.
 WORKER_LIMITS = (LoadStage.CONTAINER, LoadStage.RENDEZVOUS, LoadStage.WEIGHTS)
+# What is known of a rank that has its weights.
+LOADED = "loaded"
 
 # What a line says: the stage that it begins or is part of; its groups are the detail.
 PATTERNS: tuple[tuple[re.Pattern[str], LoadStage, str], ...] = (
     (re.compile(r"world_size=(\d+) rank=\d+ .*distributed_init_method="), LoadStage.RENDEZVOUS, "meets {} ranks"),
     (re.compile(r"Starting to load model "), LoadStage.WEIGHTS, ""),
     (re.compile(r"Loading .*shards:.*\| (\d+)/(\d+) \["), LoadStage.WEIGHTS, "{} of {} shards"),
-    (re.compile(r"(?:Loading weights|Model loading) took "), LoadStage.WEIGHTS, "loaded"),
+    (re.compile(r"(?:Loading weights|Model loading) took "), LoadStage.WEIGHTS, LOADED),
     (re.compile(r"Available KV cache memory: (\S+ GiB)"), LoadStage.CACHE, "{}"),
     (re.compile(r"(\S+ GiB) for KV cache"), LoadStage.CACHE, "{}"),
     (re.compile(r"KV cache size: ([\d,]+ tokens)"), LoadStage.CACHE, "{}"),
@@ -97,6 +99,9 @@ def limit_of(stage: LoadStage, limits: Mapping[str, float]) -> float:
 def overdue(progress: Progress, now: float, limits: Mapping[str, float], head: bool) -> str:
     """Why a rank has stayed in its stage for too long, empty while it has not; `limits` are minutes by stage."""
     if progress.stage not in MINUTES or not (head or progress.stage in WORKER_LIMITS):
+        return ""
+    if progress.detail == LOADED and not head:
+        # It waits for the head's cache and graphs, and says nothing any more.
         return ""
     limit = limit_of(progress.stage, limits)
     minutes = (now - progress.since) / 60

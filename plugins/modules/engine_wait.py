@@ -15,9 +15,9 @@ description:
     cut a node may wait for the others for hours.
 options:
   seconds:
-    description: How long this call may take.
+    description: How long this call may take. The steps of a launch are nested includes, so there should be few of them.
     type: int
-    default: 10
+    default: 20
   roll_minutes:
     description: How long a launch by a person may wait for a rank that does not call.
     type: int
@@ -79,7 +79,7 @@ def read_rank(path: str = RANK_FILE) -> Rank | None:
 def main() -> None:
     """Look until the time of this step is up."""
     module = AnsibleModule(
-        argument_spec={"seconds": {"type": "int", "default": 10}, "roll_minutes": {"type": "int", "default": 15}},
+        argument_spec={"seconds": {"type": "int", "default": 20}, "roll_minutes": {"type": "int", "default": 15}},
         supports_check_mode=True,
     )
     until = time.monotonic() + module.params["seconds"]

@@ -101,7 +101,9 @@ def test_every_check_of_ray_was_made_and_passed(verified):
 
 def test_rank_k_runs_on_node_k(served, on_node):
     """vLLM's workers call themselves by their rank."""
-    found = [on_node(node, f"docker top {UNIT} -eo args | grep ^VLLM::Worker || true") for node in NODES]
+    found = [
+        on_node(node, f"docker top {UNIT} -eo pid,args | grep -o 'VLLM::Worker_TP[0-9]*' || true") for node in NODES
+    ]
     assert found == [f"VLLM::Worker_TP{rank}" for rank in range(4)]
 
 
@@ -140,7 +142,7 @@ def test_what_ray_costs_a_node(served, on_node):
         for node, address in RAILS.items():
             place = "--head --port 26479" if node == "spark1" else f"--address {RAILS['spark1']}:26479"
             on_node(node, f"{run} --node-ip-address {address} --object-store-memory 134217728 --num-gpus 1 {place}")
-            assert until(120, lambda node=node: "raylet" in on_node(node, f"docker top {PLAIN} -eo args")), node
+            assert until(120, lambda node=node: "raylet" in on_node(node, f"docker top {PLAIN} -eo pid,args")), node
         # Its agents come a while after it.
         time.sleep(30)
         plain = {node: ray_memory(on_node, node, PLAIN) for node in NODES}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+
 import pytest
 from engine_server import Engine, serve
 
@@ -67,6 +70,29 @@ def test_an_answer_has_its_text_and_its_number_of_tokens():
 def test_what_is_no_completion_is_an_error(body):
     with serve(Engine(body=body)) as url, pytest.raises(EngineError, match="is no completion"):
         generate(url, "tiny", "hello", tokens=3, timeout=5)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"],
+    ids=["something else", "an engine that died"],
+)
+@pytest.mark.parametrize("ask", [generate, stream])
+def test_an_answer_that_is_no_http_or_ends_early_is_an_error_as_any_other(ask, answer):
+    """Whoever asks in a thread would otherwise lose the thread, and look no more."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def reply() -> None:
+            connection = server.accept()[0]
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=reply)
+        thread.start()
+        with pytest.raises((OSError, EngineError)):
+            ask(f"http://127.0.0.1:{server.getsockname()[1]}", "tiny", "hello", tokens=1, timeout=5)
+        thread.join()
 
 
 def test_a_stream_has_the_time_of_each_piece():

@@ -19,6 +19,12 @@ def end(at, text="it ended", **more):
     return new_end(text, at, **more)
 
 
+def test_a_container_that_docker_cannot_start_is_told_in_its_words():
+    said = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'
+    text = why(125, False, [said, "", "Run 'docker run --help' for more information"])
+    assert text == f"it ended with exit code 125: {said}"
+
+
 @pytest.mark.parametrize(
     ("ends", "first"),
     [

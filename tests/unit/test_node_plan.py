@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,11 +18,13 @@ from wiring import NETDEVS, joined, planned, spark
 from ansible_collections.sparkwright.cluster.plugins.action.node_plan import (
     daemon_reload,
     daemon_restart,
+    engine_library,
     fabric_data,
     image_data,
     share_data,
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.image_need import ImageNeed
+from ansible_collections.sparkwright.cluster.plugins.module_utils.names import LIBRARY
 from ansible_collections.sparkwright.cluster.plugins.module_utils.netplan import render_netplan
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rails import resolve
 
@@ -248,3 +253,14 @@ def test_no_key_is_hidden_from_templates_by_a_method_of_dictionaries(mode):
 
 def test_a_share_that_was_not_read_has_no_plan():
     assert share_data(cluster(facts={("spark1", "share"): GONE}), "spark1") is None
+
+
+def test_the_container_of_a_ray_finds_its_program_among_the_files_of_the_launch(tmp_path):
+    """As `python3 LIBRARY ray-facts` runs there, with nothing but these files; this Python may have no Ray."""
+    for file in engine_library():
+        place = tmp_path / Path(file["path"]).relative_to(LIBRARY)
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(file["content"])
+    argv = [sys.executable, "-I", str(tmp_path), "ray-facts"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert set(json.loads(done.stdout)) == {"version", "nodes", "error"}

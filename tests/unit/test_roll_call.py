@@ -55,6 +55,25 @@ def test_a_rank_that_calls_is_not_missing_any_more(head, joined):
     assert (event.kind, event.host, event.data["why"]) == ("failed", "spark2", "x")
 
 
+def test_a_rank_that_was_refused_and_says_more_at_once_is_heard_no_more(head):
+    with socket.create_connection(("127.0.0.1", head.port)) as stranger:
+        stranger.sendall(b'{"kind": "hello", "host": "spark9", "rank": 1}\n{"kind": "beat"}\n')
+        assert heard(head) == [("refused", "spark9")]
+
+
+def test_a_host_that_nobody_knows_is_refused_without_a_rank_too(head):
+    with socket.create_connection(("127.0.0.1", head.port)) as stranger:
+        stranger.sendall(b'{"kind": "hello", "host": "spark9", "deployment": "d1"}\n')
+        assert heard(head) == [("refused", "spark9")]
+
+
+def test_the_longest_words_of_a_rank_that_failed_come_through(head, joined):
+    log = ["\N{FULL BLOCK}" * 300] * 40
+    joined.send("failed", why="x", end={"log": log})
+    events = [event for _ in range(10) for event in head.step(0.05)]
+    assert [(event.kind, event.data["end"]["log"] == log) for event in events] == [("failed", True)]
+
+
 @pytest.mark.parametrize(
     ("hello", "why"),
     [

@@ -96,6 +96,12 @@ def test_a_stage_that_takes_too_long_is_named(stage, minutes, head, limits, late
     assert overdue(progress, minutes * 60.0, limits, head) == late
 
 
+def test_a_worker_that_has_its_weights_waits_for_the_head_without_a_limit_of_its_own():
+    loaded = Progress(LoadStage.WEIGHTS, 0.0, "loaded")
+    assert overdue(loaded, 31 * 60.0, {}, head=False) == ""
+    assert overdue(loaded, 31 * 60.0, {}, head=True) == "stage weights: loaded for 31 minutes; limit: 30 minutes"
+
+
 def test_a_stage_that_something_else_tells_begins_once():
     ready = at(LoadStage.READY, Progress(LoadStage.API, 5.0, "listens"), 9.0)
     assert ready == Progress(LoadStage.READY, 9.0)

@@ -15,6 +15,8 @@ import pytest
 from builders import intent
 from engine_server import Engine, serve
 
+from ansible_collections.sparkwright.cluster.plugins.module_utils import supervisor
+
 HERE = Path(__file__).parent
 HOSTS = ("spark1", "spark2", "spark3")
 # Seconds; each step takes a fraction of one, but the machine may be very busy.
@@ -248,3 +250,15 @@ def test_a_stage_that_takes_too_long_is_named(cluster, engine):
         "rank 1 on spark2: stage rendezvous: meets 3 ranks for 0 minutes; limit: 0.01 minutes"
     )
     assert cluster.clean()
+
+
+def test_a_docker_that_hangs_does_not_keep_a_rank_from_ending(monkeypatch):
+    asked = []
+
+    def hangs(argv, *, timeout, **_):
+        asked.append(argv[1])
+        raise subprocess.TimeoutExpired(argv, timeout)
+
+    monkeypatch.setattr(supervisor.subprocess, "run", hangs)
+    supervisor.Container.stop(None)
+    assert asked == ["stop", "rm"]
