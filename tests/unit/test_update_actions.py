@@ -15,6 +15,7 @@ from tuned import tuned
 from ansible_collections.sparkwright.cluster.plugins.action.node_plan import guard_files
 from ansible_collections.sparkwright.cluster.plugins.module_utils.apt_simulation import AptPlan, Change
 from ansible_collections.sparkwright.cluster.plugins.module_utils.firmware import parse_updates
+from ansible_collections.sparkwright.cluster.plugins.module_utils.names import APT_GUARD, LIBRARY
 from ansible_collections.sparkwright.cluster.plugins.module_utils.reboots import reboot_reasons
 from ansible_collections.sparkwright.cluster.plugins.module_utils.restore import steps
 
@@ -168,6 +169,31 @@ def test_the_guard_is_told_to_apt_or_not():
     assert set(on) == set(off)
     assert 'DPkg::Pre-Install-Pkgs {"/usr/local/lib/sparkwright/apt-guard";};' in on[conf]
     assert off[conf] == "// Written by Sparkwright (role os_update).\n"
+
+
+@pytest.mark.parametrize(("package", "code"), [("runc", 1), ("htop", 0)])
+def test_the_guard_says_no_and_runs_nothing_of_the_folder_in_which_apt_was_called(tmp_path, package, code):
+    for file in guard_files(True):
+        place = tmp_path / file["path"].lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(file["content"].replace(LIBRARY, f"{tmp_path}{LIBRARY}"))
+        place.chmod(0o755)
+    (tmp_path / "systemctl").write_text("#!/bin/sh\necho active\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "subprocess.py").write_text("raise SystemExit('somebody else')\n")
+    done = subprocess.run(
+        [f"{tmp_path}{APT_GUARD}"],
+        input=f"VERSION 2\nAPT=\n\n{package} 1.2 < 1.3 /a.deb\n",
+        cwd=folder,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert done.stderr.startswith(f"sparkwright: {package} would change") if code else done.stderr == ""
 
 
 def test_a_restore_lets_holds_go():
