@@ -91,6 +91,18 @@ def test_the_kernel_of_the_note_is_selected_for_one_boot(boot, commands):
     assert not run_module(boot_once.main)["changed"]
 
 
+def test_a_kernel_that_was_selected_for_one_boot_is_taken_back(boot, commands):
+    run = commands(boot_once)
+    assert not run_module(boot_once.main, take_back=True)["changed"]
+    boot["ENVIRONMENT"].write_text("next_entry=2\n")
+    assert not run_module(boot_once.main, take_back=True)["changed"]
+    boot["ENVIRONMENT"].write_text(f"next_entry={OLD_PATH}\n")
+    assert run_module(boot_once.main, take_back=True, check_mode=True)["changed"]
+    assert run.ran == []
+    assert run_module(boot_once.main, take_back=True)["reason"] == "the next boot is as ever"
+    assert run.ran == [f"grub-editenv {boot['ENVIRONMENT']} unset next_entry"]
+
+
 @pytest.mark.parametrize(
     ("change", "arguments", "reason"),
     [
