@@ -37,7 +37,9 @@ class ActionModule(ActionBase):
         reboots = {host: due(cluster, host) for host, _, _ in cluster.having("software")}
         allowed = {host: reasons for host, reasons in reboots.items() if plan.value(host, "os_update_reboot") == ALWAYS}
         serves = any(engine_runs(facts) for facts in cluster.facts.values())
-        disturbs = any(drift.stops for drifts in found.values() for drift in drifts) or any(allowed.values())
+        # What takes a boot disturbs only where that boot is allowed.
+        stops = any(drift.stops and not drift.reboots for drifts in found.values() for drift in drifts)
+        disturbs = stops or any(allowed.values())
         return result | {
             "changed": False,
             "drifts": {host: [asdict(drift) for drift in drifts] for host, drifts in found.items()},

@@ -131,6 +131,16 @@ def test_without_leave_nobody_is_booted_and_the_engine_goes_on(run):
     assert (found["stop"], found["reboots"]) == (False, {}), output
 
 
+def test_an_argument_that_waits_for_a_boot_stops_nobody_who_may_not_be_booted(run):
+    serving = {host: node_facts(rank, serving=True) for rank, host in enumerate(HOSTS)}
+    note = {"schema": 1, "items": {"kernel arguments": "ro quiet kho=off"}}
+    for host in HOSTS:
+        serving[host]["software"] = software(baseline=note)
+    code, found, output = run(COMPARE, serving, host_tuning_kernel_arguments=["kho=off"])
+    (drift,) = [one for one in found["drifts"]["spark1"] if one["name"] == "kernel arguments"]
+    assert (code, drift["severity"], found["stop"], found["reboots"]) == (0, "put back", False, {}), output
+
+
 def test_the_note_is_made_of_the_facts(run):
     code, found, output = run(NOTE)
     assert code == 0, output
