@@ -165,7 +165,9 @@ def free(monkeypatch):
 @pytest.mark.usefixtures("free")
 def test_a_plan_with_who_was_waited_for_and_the_firmware(commands):
     device = {"Name": "ConnectX-7", "Version": "28.45", "Releases": [{"Version": "28.46"}, {"Version": "28.40"}]}
-    run = commands(apt_plan, {SIMULATE: PLAN, "timeout": json.dumps({"Devices": [device, {"Name": "other"}]})})
+    known = json.dumps({"Devices": [device, {"Name": "other"}]})
+    idle = {"systemctl is-active": (3, "", "")}
+    run = commands(apt_plan, {SIMULATE: PLAN, "timeout 60 fwupdmgr get-updates": known, **idle})
     found = run_module(apt_plan.main)
     assert found["plan"]["install"] == {"runc": {"old": "1.2", "new": "1.3"}}
     assert found["digest"] == parse_simulation(PLAN).digest
@@ -173,9 +175,22 @@ def test_a_plan_with_who_was_waited_for_and_the_firmware(commands):
     assert found["firmware"] == ["ConnectX-7: 28.45 -> 28.46"]
     assert not found["changed"]
     assert "apt-get -o APT::Update::Error-Mode=any update" in run.ran
+    assert run.ran[-3:] == [
+        "timeout 60 fwupdmgr refresh",
+        "timeout 60 fwupdmgr get-updates --json",
+        "systemctl stop fwupd.service",
+    ]
     run.ran.clear()
     run_module(apt_plan.main, check_mode=True)
     assert not any("update" in command and "--json" not in command for command in run.ran)
+    assert not any("refresh" in command for command in run.ran)
+
+
+@pytest.mark.usefixtures("free")
+def test_a_fwupd_that_runs_goes_on(commands):
+    run = commands(apt_plan, {SIMULATE: PLAN})
+    run_module(apt_plan.main)
+    assert run.ran[-1] == "timeout 60 fwupdmgr get-updates --json"
 
 
 @pytest.mark.usefixtures("free")
