@@ -126,6 +126,7 @@ def test_what_cannot_be_selected_has_its_reason(boot, commands, change, argument
 @pytest.fixture
 def record(monkeypatch):
     kept = {}
+    monkeypatch.setattr(apt_holds, "wait_until_free", lambda seconds: [])
     monkeypatch.setattr(apt_holds, "load", lambda: {"holds": dict(kept)})
     monkeypatch.setattr(apt_holds, "remember", lambda _, entries: kept.update(entries))
     monkeypatch.setattr(apt_holds, "forget", lambda _, name: kept.pop(name, None))
@@ -142,6 +143,20 @@ def test_packages_are_held_with_their_day_and_let_go_again(record, commands):
     assert run_module(apt_holds.main, packages=[])["let_go"] == ["runc"]
     assert run.ran[-1] == "apt-mark unhold runc"
     assert record == {}
+
+
+def test_a_hold_waits_for_the_lock_and_only_when_there_is_something_to_do(record, commands, monkeypatch):
+    def never(seconds):
+        raise apt_lock.LockedError(f"apt-get (pid 7) holds /lock after {seconds:.0f} s")
+
+    monkeypatch.setattr(apt_holds, "wait_until_free", never)
+    run = commands(apt_holds, {"dpkg-query": "ii  runc 1.2\nhi  bash 5\n"})
+    assert not run_module(apt_holds.main, packages=["bash"])["changed"]
+    assert run_module(apt_holds.main, packages=["runc"], check_mode=True)["changed"]
+    found = run_module(apt_holds.main, packages=["runc"], lock_minutes=2)
+    assert (found["failed"], found["msg"]) == (True, "apt-get (pid 7) holds /lock after 120 s")
+    assert record == {}
+    assert not any(command.startswith("apt-mark") for command in run.ran)
 
 
 def test_a_package_that_is_not_installed_is_no_hold(record, commands):
