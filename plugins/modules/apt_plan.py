@@ -9,8 +9,8 @@ short_description: Say what an update of all packages would do, without doing it
 description:
   - Refreshes the package lists, simulates C(apt-get dist-upgrade) and returns what it would do. Nothing is installed.
   - Another program that holds a lock of apt or dpkg is waited for and named.
-  - Pending firmware is read from fwupd, where that is installed; nothing is applied. Its list is refreshed with those of
-    apt, as the role C(headless) switches its timer off, and it is left as it was, running or not.
+  - Pending firmware is read from fwupd, where that is installed; nothing is applied. Its list is refreshed with those
+    of apt, as the role C(headless) switches its timer off, and it is left as it was, running or not.
 options:
   refresh:
     description: Whether the package lists are refreshed first; they are not in check mode.

@@ -99,6 +99,7 @@ def test_no_reboot_where_none_is_allowed(run):
             {},
             "spark2: the update would remove nvidia-driver-580-open 580; limit: what os_update_removals allows",
         ),
+        ({}, {"os_update_batch": -1}, "all nodes: os_update_batch is -1; limit: 0 or more"),
         ({}, {"os_update_canary": "spark9"}, "all nodes: os_update_canary is spark9; limit: one of spark1, spark2"),
         (
             dict.fromkeys(HOSTS, AptPlan(install={"linux-image-7.0.0-1019-nvidia": Change("", "7.0.0-1019.19")})),
@@ -111,6 +112,12 @@ def test_an_update_that_is_refused(run, plans, variables, line):
     code, _, output = run(DECIDE, plans=plans, **variables)
     assert code != 0
     assert line in " ".join(output.replace("\\n", " ").split())
+
+
+def test_an_argument_that_is_wanted_counts_as_it_is_written_before_the_boot(run):
+    comes = dict.fromkeys(HOSTS, AptPlan(install={"linux-image-7.0.0-1019-nvidia": Change("", "7.0.0-1019.19")}))
+    _, _, output = run(DECIDE, plans=comes, host_tuning_kernel_arguments=["kho=off"])
+    assert "it starts with KHO" not in output
 
 
 def test_drift_says_whether_to_stop_and_whom_to_boot(run):
