@@ -248,6 +248,11 @@ def test_what_is_run(commands, simulated, step, ran):
     assert len(run.ran) == 1
 
 
+@pytest.mark.parametrize("argv", [apt_upgrade.SIMULATE, apt_upgrade.DOWNLOAD, apt_upgrade.INSTALL])
+def test_all_nodes_get_updates_that_ubuntu_gives_out_by_and_by_at_once(argv):
+    assert "APT::Machine-ID=537061726b7772696768740000000000" in argv
+
+
 @pytest.mark.usefixtures("free")
 def test_another_plan_than_the_agreed_one_is_refused(commands):
     run = commands(apt_upgrade, {SIMULATE: PLAN})
