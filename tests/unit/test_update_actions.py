@@ -12,8 +12,10 @@ import yaml
 from builders import REPO, node_facts, software
 from tuned import tuned
 
+from ansible_collections.sparkwright.cluster.plugins.action.drift import disturbs
 from ansible_collections.sparkwright.cluster.plugins.action.node_plan import guard_files
 from ansible_collections.sparkwright.cluster.plugins.module_utils.apt_simulation import AptPlan, Change
+from ansible_collections.sparkwright.cluster.plugins.module_utils.drift import Drift, Severity
 from ansible_collections.sparkwright.cluster.plugins.module_utils.firmware import parse_updates
 from ansible_collections.sparkwright.cluster.plugins.module_utils.names import APT_GUARD, LIBRARY
 from ansible_collections.sparkwright.cluster.plugins.module_utils.reboots import reboot_reasons
@@ -138,14 +140,17 @@ def test_without_leave_nobody_is_booted_and_the_engine_goes_on(run):
     assert (found["stop"], found["reboots"]) == (False, {}), output
 
 
-def test_an_argument_that_waits_for_a_boot_stops_nobody_who_may_not_be_booted(run):
-    serving = {host: node_facts(rank, serving=True) for rank, host in enumerate(HOSTS)}
-    note = {"schema": 1, "items": {"kernel arguments": "ro quiet kho=off"}}
-    for host in HOSTS:
-        serving[host]["software"] = software(baseline=note)
-    code, found, output = run(COMPARE, serving, host_tuning_kernel_arguments=["kho=off"])
-    (drift,) = [one for one in found["drifts"]["spark1"] if one["name"] == "kernel arguments"]
-    assert (code, drift["severity"], found["stop"], found["reboots"]) == (0, "put back", False, {}), output
+@pytest.mark.parametrize(
+    ("drift", "allowed", "disturbed"),
+    [
+        (Drift("kernel arguments", "kho=off", "none", Severity.OURS, stops=True, reboots=True), [], False),
+        (Drift("kernel arguments", "kho=off", "none", Severity.OURS, stops=True, reboots=True), ["kho=off"], True),
+        (Drift("link rail0", "MTU 9000", "MTU 1500", Severity.OURS, stops=True), [], True),
+        (Drift("unit cups.service", "masked", "none", Severity.OURS), [], False),
+    ],
+)
+def test_what_waits_for_a_boot_disturbs_nobody_who_may_not_be_booted(drift, allowed, disturbed):
+    assert disturbs({"spark1": [drift]}, {"spark1": allowed}) is disturbed
 
 
 def test_the_note_is_made_of_the_facts(run):
