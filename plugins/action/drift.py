@@ -37,13 +37,19 @@ class ActionModule(ActionBase):
         reboots = {host: due(cluster, host) for host, _, _ in cluster.having("software")}
         allowed = {host: reasons for host, reasons in reboots.items() if plan.value(host, "os_update_reboot") == ALWAYS}
         serves = any(engine_runs(facts) for facts in cluster.facts.values())
-        disturbs = any(drift.stops for drifts in found.values() for drift in drifts) or any(allowed.values())
         return result | {
             "changed": False,
             "drifts": {host: [asdict(drift) for drift in drifts] for host, drifts in found.items()},
-            "stop": serves and disturbs,
+            "stop": serves and disturbs(found, allowed),
             "reboots": {host: reasons for host, reasons in allowed.items() if reasons},
         }
+
+
+def disturbs(found, allowed) -> bool:
+    """Whether an engine is disturbed; by what takes a boot only where that boot is allowed."""
+    return any(drift.stops and not drift.reboots for drifts in found.values() for drift in drifts) or any(
+        allowed.values()
+    )
 
 
 def due(cluster, host) -> list[str]:

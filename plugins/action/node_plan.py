@@ -207,7 +207,9 @@ def updates_data(plan, intent, facts) -> dict[str, object]:
 def guard_files(on: bool) -> list[dict[str, str]]:
     """The guard with the part of the library that it needs; switched off, apt is told nothing."""
     told = f'DPkg::Pre-Install-Pkgs {{"{APT_GUARD}";}};\nDPkg::Tools::Options::{APT_GUARD}::Version "2";\n'
-    program = f"{GUARD_HEAD}PYTHONPATH={LIBRARY} PYTHONDONTWRITEBYTECODE=1 exec python3 -m sparkwright.apt_guard\n"
+    # Python looks for modules in the working directory first, which is where somebody called apt.
+    run = f"cd / && PYTHONPATH={LIBRARY} PYTHONDONTWRITEBYTECODE=1 exec python3 -s -m sparkwright.apt_guard"
+    program = f"{GUARD_HEAD}{run}\n"
     return [
         *library_files(LIBRARY, ("apt_guard", "names", "watched")),
         {"path": APT_GUARD, "content": program, "mode": "0755"},

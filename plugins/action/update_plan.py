@@ -65,7 +65,10 @@ def node_of(cluster, host, planned) -> Node:
         held=list(software["held"]),
         plan=AptPlan.from_data(planned["plan"]),
         wish=intent.updates,
-        kernel_arguments=tuning["boot_arguments"] if tuning["grub"] else tuning["kernel_arguments"],
+        # Those that are wanted are written before the boot.
+        kernel_arguments=[*tuning["boot_arguments"], *intent.tuning.kernel_arguments]
+        if tuning["grub"]
+        else tuning["kernel_arguments"],
     )
 
 
@@ -93,7 +96,9 @@ def order(plan, cluster, nodes) -> dict[str, object]:
         limit = f"one of {', '.join(hosts)}"
         raise AnsibleActionFail(f"all nodes: os_update_canary is {canary}; limit: {limit}; remedy: correct it")
     others = [host for host in hosts if host != canary]
-    size = plan.value(hosts[0], "os_update_batch") or len(others)
+    size = plan.value(hosts[0], "os_update_batch") or len(hosts)
+    if size < 0:
+        raise AnsibleActionFail(f"all nodes: os_update_batch is {size}; limit: 0 or more; remedy: correct it")
     due = [host for host, node in nodes.items() if not node.plan.empty or boots(plan, cluster, host)]
     return {
         "due": due,

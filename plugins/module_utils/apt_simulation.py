@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-SIMULATE = ("apt-get", "--simulate", "-o", "Debug::NoLocking=true", "dist-upgrade")
+# Ubuntu gives some updates to a part of all machines first, chosen by this. With one for all nodes they stay alike.
+SAME_PHASE = ("-o", "APT::Machine-ID=537061726b7772696768740000000000")
+SIMULATE = ("apt-get", "--simulate", "-o", "Debug::NoLocking=true", *SAME_PHASE, "dist-upgrade")
 _INSTALL = re.compile(r"Inst (\S+)(?: \[([^]]*)\])? \((\S+) .*")
 _REMOVE = re.compile(r"(?:Remv|Purg) (\S+)(?: \[([^]]*)\])?.*")
 _CONFIGURE = re.compile(r"Conf (\S+) \((\S+) .*")

@@ -118,13 +118,17 @@ def _package(change: _Change) -> _View:
     """Newer ones are what updates are for; a piece that the cluster stands on must not go, and nothing go back."""
     if matches(change.name, DESKTOP):
         return OURS if change.was == NONE else HARMLESS
-    # Packages of one kernel, such as linux-modules-nvidia-580-open-6.17.0-1008-nvidia, go with it.
-    needed = matches(change.name, (*DRIVERS, *FABRIC, *CONTAINERS)) and not re.search(r"\d-\d", change.name)
+    needed = matches(change.name, (*DRIVERS, *FABRIC, *CONTAINERS)) and not of_one_kernel(change.name)
     if change.now == NONE:
         return _decide(f"install {change.name} again, or accept it by os_update_accept") if needed else HARMLESS
     if change.was != NONE and DebianVersion(change.now) < DebianVersion(change.was):
         return _decide(f"it is older than before: {LIVE}")
     return HARMLESS
+
+
+def of_one_kernel(package: str) -> bool:
+    """Whether it goes with a kernel, or a version, that it names: linux-modules-nvidia-580-open-6.17.0-1008-nvidia."""
+    return re.search(r"\d-\d", package) is not None
 
 
 def _unit(change: _Change) -> _View:
@@ -212,8 +216,9 @@ BETTER_ALIKE = ("os *", "firmware *")
 
 
 def uneven(nodes: Mapping[str, Items], patterns: Sequence[str] = ALIKE) -> dict[str, list[Drift]]:
-    """What a node has otherwise than most of the others, by host."""
-    names = sorted({name for items in nodes.values() for name in items if matches(name, patterns)})
+    """What a node has otherwise than most of the others, by host; what older kernels left behind does not count."""
+    every = {name for items in nodes.values() for name in items if matches(name, patterns)}
+    names = sorted(name for name in every if not (name.startswith("package ") and of_one_kernel(name)))
     found: dict[str, list[Drift]] = {host: [] for host in nodes}
     for name in names:
         values = {host: items.get(name, NONE) for host, items in nodes.items()}

@@ -26,6 +26,9 @@ from .names import (
 )
 from .vllm_argv import CACHE, models_mount
 
+# Until a container that does nothing must have ended.
+SMOKE_SECONDS = 300
+
 
 @dataclass(frozen=True)
 class HostPaths:
@@ -120,7 +123,9 @@ def smoke(profile: Mapping[str, Any], paths: HostPaths, image: str) -> tuple[str
     """A container with all that the engine's has of the machine, and nothing to do in it but to look at the GPU."""
     program = ("nvidia-smi", "-L") if profile["accelerator"] == "cuda" else ("true",)
     return (
-        *("docker", "run", "--rm", "--name", SMOKE_CONTAINER, "--network", "host", "--log-driver", "none"),
+        *("timeout", "--kill-after=10", str(SMOKE_SECONDS)),
+        *("docker", "run", "--rm", "--pull", "never", "--name", SMOKE_CONTAINER),
+        *("--network", "host", "--log-driver", "none"),
         *("--security-opt", "no-new-privileges", *container_options(profile.get("container", {}))),
         *(part for mount in paths.extra_mounts for part in ("--volume", mount)),
         *("--entrypoint", program[0], image, *program[1:]),

@@ -55,7 +55,7 @@ class SoftwareReader:
             "next_kernel": next_kernel(
                 parse_menu(text("boot/grub/grub.cfg")), parse_environment(text("boot/grub/grubenv"))
             ),
-            "reboot_required": text("run/reboot-required.pkgs").split() or text("run/reboot-required").split()[:1],
+            "reboot_required": self.reboot_required(),
             "system_firmware": " ".join(word(f"sys/class/dmi/id/bios_{name}") for name in ("version", "date")).strip(),
             "masked": [*self.masked(UNITS, ""), *self.masked(USER_UNITS, "user/")],
             "boot_target": self._machine.target(f"{UNITS}/default.target"),
@@ -64,6 +64,12 @@ class SoftwareReader:
             "updaters": self.updaters(),
             "baseline": self.baseline(),
         }
+
+    def reboot_required(self) -> list[str]:
+        """The packages for which the distribution asks for a boot, or the file with which it does so without a name."""
+        names = self._machine.text("run/reboot-required.pkgs").split()
+        asked = self._machine.tool("run/reboot-required")
+        return list(dict.fromkeys(names)) or (["/run/reboot-required"] if asked else [])
 
     def kernels(self) -> list[str]:
         """The releases of the kernels under /boot."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from .apt_simulation import AptPlan
 from .baseline import NONE
 from .debian_versions import DebianVersion
-from .drift import uneven
+from .drift import of_one_kernel, uneven
 from .known_bad import DRIVER, kernel_of, packages
 from .update_wish import UpdateWish
 from .watched import VITAL, matches
@@ -17,10 +17,10 @@ from .watched import VITAL, matches
 # Parts of one driver carry the number of its branch in their names, such as nvidia-kernel-common-580.
 _DRIVER_PART = re.compile(r"(?:lib)?nvidia-(?!container|dcgm|fabricmanager|imex|modprobe|settings)[a-z-]+-(\d{3})\b.*")
 _FIRMWARE = re.compile(r"nvidia-firmware-(\d{3})\b.*")
+# One that has its whole version in its name lies beside that of another version, such as nvidia-firmware-580-580.95.05.
+_BESIDE = re.compile(r"nvidia-firmware-\d{3}(?:-server)?-\d.*")
 _DKMS = re.compile(r"nvidia-(?:dkms|kernel-source)-\d{3}.*")
 _DRIVER = "nvidia-kernel-common-*"
-# A package of one kernel has its release in its name.
-_OF_KERNEL = re.compile(r"\d-\d")
 _MODULES = re.compile(r"linux-modules-nvidia-\d{3}.*")
 
 
@@ -112,7 +112,7 @@ def torn_driver(node: Node) -> Iterator[Objection]:
     branches: dict[str, dict[str, list[str]]] = {}
     for name, version in node.after.items():
         found = _DRIVER_PART.fullmatch(name)
-        if found:
+        if found and not _BESIDE.fullmatch(name):
             branches.setdefault(found[1], {}).setdefault(_upstream(version), []).append(name)
     for branch, versions in sorted(branches.items()):
         if len(versions) > 1:
@@ -152,6 +152,11 @@ def held_back(node: Node) -> Iterator[Objection]:
     """Newer versions that stay away are no failure, but somebody should know."""
     ours = sorted(set(node.plan.kept) & set(node.held))
     others = sorted(set(node.plan.kept) - set(node.held))
+    # Only in check mode, which holds nothing.
+    later = sorted(set(node.plan.install) & set(node.wish.hold))
+    if later:
+        fact = f"put on hold first, so left out by the update itself: {', '.join(later)}"
+        yield Objection(fact, "", "", refuse=False)
     if ours:
         yield Objection(f"on hold although newer ones exist: {', '.join(ours)}", "", "", refuse=False)
     if others:
@@ -172,11 +177,19 @@ _RULES: Sequence[Callable[[Node], Iterator[Objection]]] = (
 
 def uneven_after(nodes: Mapping[str, Node]) -> dict[str, list[Objection]]:
     """Nodes that would not be alike after it, as when a mirror has not got everything yet."""
-    remedy = "update the package lists of all nodes from one mirror, and let them hold the same packages"
+    remedy = (
+        "update the package lists of all nodes from one mirror, let them hold the same packages, or accept it by "
+        "os_update_accept"
+    )
     found = uneven({host: _vital_after(node) for host, node in nodes.items()}, ("*",))
     return {
         host: [
-            Objection(f"after the update {one.name} would be {one.now}", f"{one.was}, as on the others", remedy)
+            Objection(
+                f"after the update {one.name} would be {one.now}",
+                f"{one.was}, as on the others",
+                remedy,
+                refuse=not matches(f"package {one.name}", nodes[host].wish.accept),
+            )
             for one in drifts
         ]
         for host, drifts in found.items()
@@ -186,7 +199,7 @@ def uneven_after(nodes: Mapping[str, Node]) -> dict[str, list[Objection]]:
 def _vital_after(node: Node) -> dict[str, str]:
     """What the cluster stands on after the update; of kernels the newest, as older ones may be left on some nodes."""
     vital = {
-        name: version for name, version in node.after.items() if matches(name, VITAL) and not _OF_KERNEL.search(name)
+        name: version for name, version in node.after.items() if matches(name, VITAL) and not of_one_kernel(name)
     }
     kernels = [found for name in node.after if (found := kernel_of(name))]
     return vital | {"the newest kernel": max(kernels, key=DebianVersion, default=NONE)}

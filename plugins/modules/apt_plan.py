@@ -9,7 +9,8 @@ short_description: Say what an update of all packages would do, without doing it
 description:
   - Refreshes the package lists, simulates C(apt-get dist-upgrade) and returns what it would do. Nothing is installed.
   - Another program that holds a lock of apt or dpkg is waited for and named.
-  - Pending firmware is read from fwupd, where that is installed; nothing is applied.
+  - Pending firmware is read from fwupd, where that is installed; nothing is applied. Its list is refreshed with those
+    of apt, as the role C(headless) switches its timer off, and it is left as it was, running or not.
 options:
   refresh:
     description: Whether the package lists are refreshed first; they are not in check mode.
@@ -69,7 +70,9 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.firmware impor
 ENVIRONMENT = {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
 # What cannot be fetched is an error, and not only a warning (apt-get(8)).
 REFRESH = ("apt-get", "-o", "APT::Update::Error-Mode=any", "update")
+REFRESH_FIRMWARE = ("timeout", "60", "fwupdmgr", "refresh")
 FIRMWARE = ("timeout", "60", "fwupdmgr", "get-updates", "--json")
+FWUPD = "fwupd.service"
 
 
 def run(module: AnsibleModule, argv: tuple[str, ...], what: str) -> str:
@@ -85,11 +88,17 @@ def simulate(module: AnsibleModule) -> AptPlan:
     return parse_simulation(run(module, SIMULATE, "the simulation of apt"))
 
 
-def firmware(module: AnsibleModule) -> list[str]:
+def firmware(module: AnsibleModule, refresh: bool) -> list[str]:
     """What fwupd would update, nothing where it is not there or does not answer."""
     if not module.get_bin_path("fwupdmgr"):
         return []
+    # Asking starts it.
+    idle, _, _ = module.run_command(["systemctl", "is-active", "--quiet", FWUPD])
+    if refresh:
+        module.run_command(list(REFRESH_FIRMWARE), environ_update=ENVIRONMENT)
     _, out, _ = module.run_command(list(FIRMWARE), environ_update=ENVIRONMENT)
+    if idle:
+        module.run_command(["systemctl", "stop", FWUPD])
     try:
         return parse_updates(json.loads(out))
     except ValueError:
@@ -106,14 +115,16 @@ def main() -> None:
         supports_check_mode=True,
     )
     waited: list[str] = []
-    if module.params["refresh"] and not module.check_mode:
+    refresh = module.params["refresh"] and not module.check_mode
+    if refresh:
         try:
             waited = wait_until_free(module.params["lock_minutes"] * 60)
         except LockedError as error:
             module.fail_json(msg=str(error))
         run(module, REFRESH, "refreshing the package lists")
     plan = simulate(module)
-    module.exit_json(changed=False, plan=plan.as_data(), digest=plan.digest, waited=waited, firmware=firmware(module))
+    pending = firmware(module, refresh)
+    module.exit_json(changed=False, plan=plan.as_data(), digest=plan.digest, waited=waited, firmware=pending)
 
 
 if __name__ == "__main__":

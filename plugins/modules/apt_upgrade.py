@@ -57,6 +57,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sparkwright.cluster.plugins.module_utils.apt_lock import LockedError, wait_until_free
 from ansible_collections.sparkwright.cluster.plugins.module_utils.apt_simulation import (
+    SAME_PHASE,
     SIMULATE,
     AptPlan,
     parse_simulation,
@@ -64,7 +65,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.apt_simulation
 
 ENVIRONMENT = {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
 # A lock that is taken between our look and apt's is waited for by apt itself.
-OPTIONS = ("-y", "-q", "-o", "DPkg::Lock::Timeout=60", "-o", "Dpkg::Options::=--force-confdef")
+OPTIONS = ("-y", "-q", *SAME_PHASE, "-o", "DPkg::Lock::Timeout=60", "-o", "Dpkg::Options::=--force-confdef")
 KEEP_FILES = ("-o", "Dpkg::Options::=--force-confold")
 DOWNLOAD = ("apt-get", *OPTIONS, "--download-only", "dist-upgrade")
 # That it removes something was agreed to with the plan.

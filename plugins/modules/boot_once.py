@@ -11,6 +11,10 @@ description:
     GRUB's menu and selects it for the next boot, by C(grub-reboot). The boots after that are as before.
   - Where that cannot be done it says why and changes nothing.
 options:
+  take_back:
+    description: Let the next boot be as ever instead, where it was to start that kernel once.
+    type: bool
+    default: false
   kernel:
     description: The release of the kernel; without one that of the note.
     type: str
@@ -77,13 +81,27 @@ def nothing(module: AnsibleModule, reason: str) -> None:
     module.exit_json(changed=False, kernel="", reason=reason)
 
 
+def take_back(module: AnsibleModule, selected: bool) -> None:
+    """End with a next boot that is as ever."""
+    if not selected:
+        nothing(module, "no kernel was selected for one boot")
+    if not module.check_mode:
+        module.run_command(["grub-editenv", str(ENVIRONMENT), "unset", "next_entry"], check_rc=True)
+    module.exit_json(changed=True, kernel="", reason="the next boot is as ever")
+
+
 def main() -> None:
     """Look up, find, select."""
-    module = AnsibleModule(argument_spec={"kernel": {"type": "str"}}, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={"kernel": {"type": "str"}, "take_back": {"type": "bool", "default": False}},
+        supports_check_mode=True,
+    )
     wanted = module.params["kernel"] or served_with()
     if not wanted:
         nothing(module, "no note says with which kernel it served")
     menu, environment = parse_menu(text_of(MENU)), parse_environment(text_of(ENVIRONMENT))
+    if module.params["take_back"]:
+        take_back(module, environment.get("next_entry") == (path_to(menu, wanted) or ""))
     if next_kernel(menu, environment) == wanted:
         module.exit_json(changed=False, kernel=wanted, reason=f"the next boot starts kernel {wanted} anyway")
     entry, tool = path_to(menu, wanted), module.get_bin_path("grub-reboot")

@@ -88,7 +88,7 @@ def test_without_it_what_is_ours_is_put_back_and_it_serves_again(on_node):
     run = play(REPROVISION)
     assert run.code == 0, run.output
     # An MTU is put back by netplan, which nothing serves through.
-    assert "spark1: Stop the engine's unit" in run.changed
+    assert "spark1: Stop the engine and wait until it is gone" in run.changed
     assert "spark2: Apply netplan" in run.changed
     assert on_node("spark2", "cat /sys/class/net/enp1s0f0np0/mtu") == "9000"
     assert on_node("spark1", "systemctl is-enabled avahi-daemon.service || true") == "masked"

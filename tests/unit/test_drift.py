@@ -231,6 +231,12 @@ def test_what_one_node_has_otherwise_than_the_others():
     }
 
 
+def test_what_an_older_kernel_left_behind_on_some_nodes_does_not_matter():
+    nodes = {f"spark{n}": {"kernel": "6.17.0-1008-nvidia"} for n in range(1, 5)}
+    nodes["spark3"] |= {"package linux-image-6.11.0-1-nvidia": "1", "package linux-headers-6.11.0-1-nvidia": "1"}
+    assert not any(uneven(nodes).values())
+
+
 # --- the checks -----------------------------------------------------------------------------------------------------
 
 KHO = KnownBad(

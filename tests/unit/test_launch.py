@@ -15,6 +15,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.launch import 
     deployment,
     engine_environment,
     render,
+    smoke,
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.memory_need import MemoryNeed
 from ansible_collections.sparkwright.cluster.plugins.module_utils.vllm_argv import flags, memory_arguments
@@ -74,6 +75,16 @@ def test_arguments_become_flags(arguments, argv):
 
 
 # --- the engine -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "program"), [("cuda", ["nvidia-smi", IMAGE_ID, "-L"]), ("cpu", ["true", IMAGE_ID])]
+)
+def test_a_container_is_tried_within_a_time_and_without_a_download(accelerator, program):
+    argv = list(smoke(PROFILE | {"accelerator": accelerator}, PATHS, IMAGE_ID))
+    assert argv[:5] == ["timeout", "--kill-after=10", "300", "docker", "run"]
+    assert repeated(argv, "--pull") == ["never"]
+    assert argv[argv.index("--entrypoint") + 1 :] == program
 
 
 def test_the_head_serves_the_api():

@@ -90,7 +90,7 @@ def test_masks_target_kernels_and_firmware(tmp_path):
             "sys/class/dmi/id/bios_version": "5.36\n",
             "sys/class/dmi/id/bios_date": "08/29/2025\n",
             "run/reboot-required": "*** System restart required ***\n",
-            "run/reboot-required.pkgs": "linux-image-nvidia\n",
+            "run/reboot-required.pkgs": "linux-image-nvidia\nlibc6\nlibc6\n",
             "etc/nvidia-container-runtime/config.toml": '[nvidia-container-runtime]\nmode = "legacy"\n',
             "usr/lib/systemd/system/multi-user.target": "",
         },
@@ -105,6 +105,8 @@ def test_masks_target_kernels_and_firmware(tmp_path):
     assert found["masked"] == ["cups.service", "user/pipewire.socket"]
     assert found["boot_target"] == "multi-user.target"
     assert found["system_firmware"] == "5.36 08/29/2025"
-    assert found["reboot_required"] == ["linux-image-nvidia"]
+    assert found["reboot_required"] == ["linux-image-nvidia", "libc6"]
+    (tmp_path / "run/reboot-required.pkgs").unlink()
+    assert read(tmp_path)["reboot_required"] == ["/run/reboot-required"]
     assert found["toolkit"]["mode"] == "legacy"
     assert found["updaters"] == ["apt-daily.timer"]

@@ -12,9 +12,12 @@ import yaml
 from builders import REPO, node_facts, software
 from tuned import tuned
 
+from ansible_collections.sparkwright.cluster.plugins.action.drift import disturbs
 from ansible_collections.sparkwright.cluster.plugins.action.node_plan import guard_files
 from ansible_collections.sparkwright.cluster.plugins.module_utils.apt_simulation import AptPlan, Change
+from ansible_collections.sparkwright.cluster.plugins.module_utils.drift import Drift, Severity
 from ansible_collections.sparkwright.cluster.plugins.module_utils.firmware import parse_updates
+from ansible_collections.sparkwright.cluster.plugins.module_utils.names import APT_GUARD, LIBRARY
 from ansible_collections.sparkwright.cluster.plugins.module_utils.reboots import reboot_reasons
 from ansible_collections.sparkwright.cluster.plugins.module_utils.restore import steps
 
@@ -98,6 +101,7 @@ def test_no_reboot_where_none_is_allowed(run):
             {},
             "spark2: the update would remove nvidia-driver-580-open 580; limit: what os_update_removals allows",
         ),
+        ({}, {"os_update_batch": -1}, "all nodes: os_update_batch is -1; limit: 0 or more"),
         ({}, {"os_update_canary": "spark9"}, "all nodes: os_update_canary is spark9; limit: one of spark1, spark2"),
         (
             dict.fromkeys(HOSTS, AptPlan(install={"linux-image-7.0.0-1019-nvidia": Change("", "7.0.0-1019.19")})),
@@ -110,6 +114,12 @@ def test_an_update_that_is_refused(run, plans, variables, line):
     code, _, output = run(DECIDE, plans=plans, **variables)
     assert code != 0
     assert line in " ".join(output.replace("\\n", " ").split())
+
+
+def test_an_argument_that_is_wanted_counts_as_it_is_written_before_the_boot(run):
+    comes = dict.fromkeys(HOSTS, AptPlan(install={"linux-image-7.0.0-1019-nvidia": Change("", "7.0.0-1019.19")}))
+    _, _, output = run(DECIDE, plans=comes, host_tuning_kernel_arguments=["kho=off"])
+    assert "it starts with KHO" not in output
 
 
 def test_drift_says_whether_to_stop_and_whom_to_boot(run):
@@ -128,6 +138,19 @@ def test_without_leave_nobody_is_booted_and_the_engine_goes_on(run):
     serving["spark2"]["software"] = software(next_kernel="7.0.0-1-nvidia")
     _, found, output = run(COMPARE, serving)
     assert (found["stop"], found["reboots"]) == (False, {}), output
+
+
+@pytest.mark.parametrize(
+    ("drift", "allowed", "disturbed"),
+    [
+        (Drift("kernel arguments", "kho=off", "none", Severity.OURS, stops=True, reboots=True), [], False),
+        (Drift("kernel arguments", "kho=off", "none", Severity.OURS, stops=True, reboots=True), ["kho=off"], True),
+        (Drift("link rail0", "MTU 9000", "MTU 1500", Severity.OURS, stops=True), [], True),
+        (Drift("unit cups.service", "masked", "none", Severity.OURS), [], False),
+    ],
+)
+def test_what_waits_for_a_boot_disturbs_nobody_who_may_not_be_booted(drift, allowed, disturbed):
+    assert disturbs({"spark1": [drift]}, {"spark1": allowed}) is disturbed
 
 
 def test_the_note_is_made_of_the_facts(run):
@@ -168,6 +191,31 @@ def test_the_guard_is_told_to_apt_or_not():
     assert set(on) == set(off)
     assert 'DPkg::Pre-Install-Pkgs {"/usr/local/lib/sparkwright/apt-guard";};' in on[conf]
     assert off[conf] == "// Written by Sparkwright (role os_update).\n"
+
+
+@pytest.mark.parametrize(("package", "code"), [("runc", 1), ("htop", 0)])
+def test_the_guard_says_no_and_runs_nothing_of_the_folder_in_which_apt_was_called(tmp_path, package, code):
+    for file in guard_files(True):
+        place = tmp_path / file["path"].lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(file["content"].replace(LIBRARY, f"{tmp_path}{LIBRARY}"))
+        place.chmod(0o755)
+    (tmp_path / "systemctl").write_text("#!/bin/sh\necho active\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "subprocess.py").write_text("raise SystemExit('somebody else')\n")
+    done = subprocess.run(
+        [f"{tmp_path}{APT_GUARD}"],
+        input=f"VERSION 2\nAPT=\n\n{package} 1.2 < 1.3 /a.deb\n",
+        cwd=folder,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert done.stderr.startswith(f"sparkwright: {package} would change") if code else done.stderr == ""
 
 
 def test_a_restore_lets_holds_go():

@@ -29,7 +29,8 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         host = task_vars["inventory_hostname"]
-        step = self._task.args.get("step") or self._task.args.get("stage") or ""
+        args = self._task.args
+        step = args.get("step") or args.get("stage") or ("take back" if args.get("take_back") else "")
         with open(os.environ["FLOW_LOG"], "a") as log:
             log.write(f"{host} {NAME} {step}".strip() + "\\n")
         answers = json.loads(os.environ["FLOW_ANSWERS"])
@@ -115,7 +116,8 @@ def test_the_canary_is_first_and_gated_before_the_others(flow):
     stopped = max(log.index(f"{host} stop") for host in HOSTS)
     gate, first = log.index("spark1 verdict launch"), log.index("spark3 apt_upgrade install")
     others = min(log.index(f"{host} apt_upgrade install") for host in ("spark1", "spark2"))
-    assert stopped < first < gate < others
+    assert stopped < log.index("spark3 boot_once take back") < first < gate < others
+    assert not any(line.endswith(" boot_once") for line in log)
     for role in ("headless", "fabric", "container_runtime"):
         assert {f"{host} {role}" for host in HOSTS} <= set(log[first:others])
 

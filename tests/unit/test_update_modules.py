@@ -91,6 +91,18 @@ def test_the_kernel_of_the_note_is_selected_for_one_boot(boot, commands):
     assert not run_module(boot_once.main)["changed"]
 
 
+def test_a_kernel_that_was_selected_for_one_boot_is_taken_back(boot, commands):
+    run = commands(boot_once)
+    assert not run_module(boot_once.main, take_back=True)["changed"]
+    boot["ENVIRONMENT"].write_text("next_entry=2\n")
+    assert not run_module(boot_once.main, take_back=True)["changed"]
+    boot["ENVIRONMENT"].write_text(f"next_entry={OLD_PATH}\n")
+    assert run_module(boot_once.main, take_back=True, check_mode=True)["changed"]
+    assert run.ran == []
+    assert run_module(boot_once.main, take_back=True)["reason"] == "the next boot is as ever"
+    assert run.ran == [f"grub-editenv {boot['ENVIRONMENT']} unset next_entry"]
+
+
 @pytest.mark.parametrize(
     ("change", "arguments", "reason"),
     [
@@ -114,6 +126,7 @@ def test_what_cannot_be_selected_has_its_reason(boot, commands, change, argument
 @pytest.fixture
 def record(monkeypatch):
     kept = {}
+    monkeypatch.setattr(apt_holds, "wait_until_free", lambda seconds: [])
     monkeypatch.setattr(apt_holds, "load", lambda: {"holds": dict(kept)})
     monkeypatch.setattr(apt_holds, "remember", lambda _, entries: kept.update(entries))
     monkeypatch.setattr(apt_holds, "forget", lambda _, name: kept.pop(name, None))
@@ -130,6 +143,20 @@ def test_packages_are_held_with_their_day_and_let_go_again(record, commands):
     assert run_module(apt_holds.main, packages=[])["let_go"] == ["runc"]
     assert run.ran[-1] == "apt-mark unhold runc"
     assert record == {}
+
+
+def test_a_hold_waits_for_the_lock_and_only_when_there_is_something_to_do(record, commands, monkeypatch):
+    def never(seconds):
+        raise apt_lock.LockedError(f"apt-get (pid 7) holds /lock after {seconds:.0f} s")
+
+    monkeypatch.setattr(apt_holds, "wait_until_free", never)
+    run = commands(apt_holds, {"dpkg-query": "ii  runc 1.2\nhi  bash 5\n"})
+    assert not run_module(apt_holds.main, packages=["bash"])["changed"]
+    assert run_module(apt_holds.main, packages=["runc"], check_mode=True)["changed"]
+    found = run_module(apt_holds.main, packages=["runc"], lock_minutes=2)
+    assert (found["failed"], found["msg"]) == (True, "apt-get (pid 7) holds /lock after 120 s")
+    assert record == {}
+    assert not any(command.startswith("apt-mark") for command in run.ran)
 
 
 def test_a_package_that_is_not_installed_is_no_hold(record, commands):
@@ -153,7 +180,9 @@ def free(monkeypatch):
 @pytest.mark.usefixtures("free")
 def test_a_plan_with_who_was_waited_for_and_the_firmware(commands):
     device = {"Name": "ConnectX-7", "Version": "28.45", "Releases": [{"Version": "28.46"}, {"Version": "28.40"}]}
-    run = commands(apt_plan, {SIMULATE: PLAN, "timeout": json.dumps({"Devices": [device, {"Name": "other"}]})})
+    known = json.dumps({"Devices": [device, {"Name": "other"}]})
+    idle = {"systemctl is-active": (3, "", "")}
+    run = commands(apt_plan, {SIMULATE: PLAN, "timeout 60 fwupdmgr get-updates": known, **idle})
     found = run_module(apt_plan.main)
     assert found["plan"]["install"] == {"runc": {"old": "1.2", "new": "1.3"}}
     assert found["digest"] == parse_simulation(PLAN).digest
@@ -161,9 +190,22 @@ def test_a_plan_with_who_was_waited_for_and_the_firmware(commands):
     assert found["firmware"] == ["ConnectX-7: 28.45 -> 28.46"]
     assert not found["changed"]
     assert "apt-get -o APT::Update::Error-Mode=any update" in run.ran
+    assert run.ran[-3:] == [
+        "timeout 60 fwupdmgr refresh",
+        "timeout 60 fwupdmgr get-updates --json",
+        "systemctl stop fwupd.service",
+    ]
     run.ran.clear()
     run_module(apt_plan.main, check_mode=True)
     assert not any("update" in command and "--json" not in command for command in run.ran)
+    assert not any("refresh" in command for command in run.ran)
+
+
+@pytest.mark.usefixtures("free")
+def test_a_fwupd_that_runs_goes_on(commands):
+    run = commands(apt_plan, {SIMULATE: PLAN})
+    run_module(apt_plan.main)
+    assert run.ran[-1] == "timeout 60 fwupdmgr get-updates --json"
 
 
 @pytest.mark.usefixtures("free")
@@ -204,6 +246,11 @@ def test_what_is_run(commands, simulated, step, ran):
     checked = run_module(apt_upgrade.main, check_mode=True, step=step, digest=parse_simulation(simulated).digest)
     assert checked["changed"] is bool(ran)
     assert len(run.ran) == 1
+
+
+@pytest.mark.parametrize("argv", [apt_upgrade.SIMULATE, apt_upgrade.DOWNLOAD, apt_upgrade.INSTALL])
+def test_all_nodes_get_updates_that_ubuntu_gives_out_by_and_by_at_once(argv):
+    assert "APT::Machine-ID=537061726b7772696768740000000000" in argv
 
 
 @pytest.mark.usefixtures("free")

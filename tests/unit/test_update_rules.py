@@ -49,6 +49,11 @@ def dkms():
         node({**KERNEL, **MODULES}),
         node({**KERNEL, **HEADERS}, installed=dkms()),
         node(newer(*DRIVER)),
+        # The firmware of before stays until somebody has apt remove it.
+        node(
+            {**newer(*DRIVER), "nvidia-firmware-580-580.126.09": Change("", "580.126.09-0ubuntu1")},
+            installed=software()["packages"] | {"nvidia-firmware-580-580.95.05": "580.95.05-0ubuntu1"},
+        ),
         node(KERNEL, installed={"runc": "1"}),
         node(remove={"snapd": "1"}, removals=("snap*",)),
         node({**KERNEL, **MODULES}, known_bad=(KHO,), arguments=("kho=off",)),
@@ -108,6 +113,10 @@ def test_one_thing_speaks_against_it(bad, fact):
         ),
         (node(kept=["a", "b"], held=["b"]), "on hold although newer ones exist: b"),
         (node(kept=["a"]), "apt keeps back a"),
+        (
+            node({"runc": Change("1.2", "1.3")}, hold=("runc",)),
+            "put on hold first, so left out by the update itself: runc",
+        ),
     ],
 )
 def test_what_is_only_told(known, fact):
@@ -124,6 +133,14 @@ def test_nodes_that_would_not_be_alike():
     assert [one.fact for one in found["spark4"]] == ["after the update runc would be 1.2"]
     assert [one.limit for one in found["spark4"]] == ["1.3, as on the others"]
     assert not any(found[host] for host in ("spark1", "spark2", "spark3"))
+
+
+def test_nodes_that_are_accepted_as_they_are():
+    have = software()["packages"]
+    nodes = {f"spark{n}": node(installed=have, accept=("package docker-*",)) for n in (1, 2)}
+    nodes["spark3"] = node(installed=have | {"docker-extra": "1", "runc": "1"}, accept=("package docker-*",))
+    found = {one.fact: one.refuse for one in uneven_after(nodes)["spark3"]}
+    assert found == {"after the update docker-extra would be 1": False, "after the update runc would be 1": True}
 
 
 def test_kernels_of_before_that_only_some_nodes_keep_do_not_matter():
