@@ -1,6 +1,7 @@
 """A client of the engine's OpenAI-style API, as small as its purpose: does the model generate, and does it count it.
 
-Every answer has a deadline for the whole of it; a stream that trickles on does not get more time. It does network I/O.
+A stream has a deadline for the whole of it; any other answer comes at once when it is there, and has one for each
+read. It does network I/O.
 """
 
 from __future__ import annotations
