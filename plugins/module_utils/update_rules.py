@@ -198,9 +198,7 @@ def uneven_after(nodes: Mapping[str, Node]) -> dict[str, list[Objection]]:
 
 def _vital_after(node: Node) -> dict[str, str]:
     """What the cluster stands on after the update; of kernels the newest, as older ones may be left on some nodes."""
-    vital = {
-        name: version for name, version in node.after.items() if matches(name, VITAL) and not of_one_kernel(name)
-    }
+    vital = {name: version for name, version in node.after.items() if matches(name, VITAL) and not of_one_kernel(name)}
     kernels = [found for name in node.after if (found := kernel_of(name))]
     return vital | {"the newest kernel": max(kernels, key=DebianVersion, default=NONE)}
 
