@@ -60,7 +60,7 @@ def test_a_missing_shard_is_found_before_it_is_copied(tmp_path):
     assert_refused(
         run,
         f"controller: {source}: missing: model-00002-of-00003.safetensors; "
-        "limit: all 3 shards of model.safetensors.index.json, whole; "
+        "limit: all 3 shards of model.safetensors.index.json, whole, no other; "
         "remedy: fetch the checkpoint again, or correct model_store_source",
     )
 
