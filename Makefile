@@ -55,10 +55,10 @@ test: lint unit test-containers test-vm-ci  ## all that continuous integration r
 test-containers: collections
 	lab/prepare && lab/build
 	pytest tests/engine
-	for scenario in headless tuning fabric weights admission spark4; do lab/run molecule test -s $$scenario || exit; done
+	for scenario in headless tuning fabric admission spark4; do lab/run molecule test -s $$scenario || exit; done
 
-test-full: test  ## test, then what takes longer: the image and its ways, killed ranks of both executors, updates
-	for scenario in image serving-mp serving-ray updates; do lab/run molecule test -s $$scenario || exit; done
+test-full: test  ## test, then what takes longer: weights, the image, killed ranks of both executors, updates
+	for scenario in weights image serving-mp serving-ray updates; do lab/run molecule test -s $$scenario || exit; done
 
 test-vm: collections  ## what containers cannot prove: RDMA, reboots and power cuts on four virtual machines
 	lab/prepare vm && lab/vm/build
