@@ -43,6 +43,8 @@ TURN, KNOCK, COLLECT, ORDERS = 1.0, 5.0, 3.0, 15.0
 HANG_UP = 5.0
 # Seconds that a container has to end by itself: a rank that waits for its peers ignores TERM for tens of them.
 GRACE = 10
+# Seconds for Docker to answer; it is asked between two signs of life, and a silent rank counts as gone.
+DOCKER = 45
 
 
 class Container:
@@ -436,7 +438,7 @@ def remove_container() -> None:
 def docker(*words: str) -> None:
     """Ask Docker. One that hangs must not keep the rank from saying how it ended; the unit tries once more."""
     with contextlib.suppress(subprocess.TimeoutExpired):
-        subprocess.run(["docker", *words], capture_output=True, timeout=60, check=False)
+        subprocess.run(["docker", *words], capture_output=True, timeout=DOCKER, check=False)
 
 
 def _inspected() -> Mapping[str, Any]:
