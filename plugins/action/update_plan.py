@@ -69,6 +69,7 @@ def node_of(cluster, host, planned) -> Node:
         kernel_arguments=[*tuning["boot_arguments"], *intent.tuning.kernel_arguments]
         if tuning["grub"]
         else tuning["kernel_arguments"],
+        served=software["baseline"] is not None,
     )
 
 

@@ -35,6 +35,8 @@ class Node:
     wish: UpdateWish
     # Of the next boot.
     kernel_arguments: Sequence[str] = ()
+    # Whether it has a note of when it last served.
+    served: bool = True
 
     @property
     def after(self) -> dict[str, str]:
@@ -60,6 +62,13 @@ class Objection:
 def objections(node: Node) -> list[Objection]:
     """Everything that speaks against the update of one node."""
     return [objection for rule in _RULES for objection in rule(node)]
+
+
+def never_served(node: Node) -> Iterator[Objection]:
+    """The canary is gated by a launch that would work, which it never would on a node that was not set up."""
+    if not node.served:
+        fact = "there is no note of when it last served, so nothing to prove the update against"
+        yield Objection(fact, "a cluster that served", "run site.yml first")
 
 
 def removals(node: Node) -> Iterator[Objection]:
@@ -165,6 +174,7 @@ def held_back(node: Node) -> Iterator[Objection]:
 
 
 _RULES: Sequence[Callable[[Node], Iterator[Objection]]] = (
+    never_served,
     removals,
     downgrades,
     kernel_without_modules,

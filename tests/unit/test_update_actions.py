@@ -37,11 +37,13 @@ SHOW = {"ansible.builtin.debug": {"var": "found"}, "run_once": True}
 def run(tmp_path):
     """Runs one task in check mode; the result is the exit code, what it returned, and the output."""
 
-    def start(task, facts=None, plans=None, **variables):
+    def start(task, facts=None, plans=None, served=False, **variables):
         inventory = tmp_path / "inventory"
         shutil.copytree(REPO / "inventory/spark4", inventory)
         for rank, host in enumerate(HOSTS):
             node = node_facts(rank) | (facts or {}).get(host, {})
+            if served:
+                node["software"] |= {"baseline": {"schema": 1, "items": {}}}
             planned = (plans or {}).get(host, RUNC)
             own = {
                 "facts": {"node": node},
@@ -71,7 +73,7 @@ def write(path, data):
 
 
 def test_an_update_that_may_be_made_has_its_order(run):
-    code, found, output = run(DECIDE, os_update_canary="spark2", os_update_batch=2)
+    code, found, output = run(DECIDE, served=True, os_update_canary="spark2", os_update_batch=2)
     assert code == 0, output
     assert (found["canary"], found["batches"]) == ("spark2", [["spark1", "spark3"], ["spark4"]])
     assert found["due"] == HOSTS
@@ -83,13 +85,13 @@ def test_an_update_that_may_be_made_has_its_order(run):
 def test_a_node_that_only_has_to_be_booted_is_due(run):
     waits = {"software": software(next_kernel="7.0.0-1-nvidia")}
     nothing = dict.fromkeys(HOSTS, AptPlan())
-    assert run(DECIDE, {"spark3": waits}, nothing)[1]["due"] == ["spark3"]
+    assert run(DECIDE, {"spark3": waits}, nothing, served=True)[1]["due"] == ["spark3"]
 
 
 def test_no_reboot_where_none_is_allowed(run):
     waits = {"software": software(next_kernel="7.0.0-1-nvidia")}
     nothing = dict.fromkeys(HOSTS, AptPlan())
-    code, found, _ = run(DECIDE, {"spark3": waits}, nothing, os_update_reboot="never")
+    code, found, _ = run(DECIDE, {"spark3": waits}, nothing, served=True, os_update_reboot="never")
     assert (code, found["due"], found["canary"]) == (0, [], "spark4")
 
 
@@ -111,9 +113,15 @@ def test_no_reboot_where_none_is_allowed(run):
     ],
 )
 def test_an_update_that_is_refused(run, plans, variables, line):
-    code, _, output = run(DECIDE, plans=plans, **variables)
+    code, _, output = run(DECIDE, plans=plans, served=True, **variables)
     assert code != 0
     assert line in " ".join(output.replace("\\n", " ").split())
+
+
+def test_nodes_that_never_served_are_not_updated(run):
+    code, _, output = run(DECIDE)
+    assert code != 0
+    assert "spark4: there is no note of when it last served" in output
 
 
 def test_an_argument_that_is_wanted_counts_as_it_is_written_before_the_boot(run):

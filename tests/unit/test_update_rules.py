@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from builders import software
 
@@ -68,6 +70,10 @@ def test_nothing_speaks_against_it(good):
 @pytest.mark.parametrize(
     ("bad", "fact"),
     [
+        (
+            replace(node(), served=False),
+            "there is no note of when it last served, so nothing to prove the update against",
+        ),
         (node(remove={"nvidia-driver-580-open": "580"}), "the update would remove nvidia-driver-580-open 580"),
         (
             node(remove={"linux-image-6.17.0-1008-nvidia": "1"}, removals=("linux-image-*",)),
