@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Seconds: between two signs of life, the silence after which a rank counts as gone, between two tries to reach the
-# head, and for a message to be sent. A node that fills its memory with weights, or waits for its Docker, may say nothing
+# head, and for a message to be sent. A node that fills its memory with weights, or waits for its Docker, may be silent
 # for tens of seconds and be well.
 BEAT, SILENCE, RETRY, SEND = 5.0, 60.0, 3.0, 5.0
 # Bytes; a message that is longer is none of ours.
