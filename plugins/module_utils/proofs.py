@@ -81,10 +81,18 @@ def applying(expect: Mapping[str, Any], guesses: bool) -> Iterator[tuple[Proof, 
         yield proof, reason
 
 
-def same_twice(first: Answer, second: Answer, tokens: int) -> Result:
-    """Nothing is sampled, so two answers have the same tokens, and as many as were asked for."""
+def same_twice(first: Answer, second: Answer, tokens: int, generated: float) -> Result:
+    """Nothing is sampled, so two answers have the same tokens, and as many as were asked for.
+
+    An answer that shares its batches with others is rounded otherwise than one alone, so two of them may differ and
+    prove nothing. `generated` are the tokens that the engine generated meanwhile, for anybody.
+    """
     compared = "tokens" if first.ids and second.ids else "texts"
     same = (first.ids, first.text) == (second.ids, second.text)
+    others = int(generated - first.tokens - second.tokens)
+    if not same and others > 0 and first.tokens == second.tokens == tokens:
+        reason = f"others got {others} tokens meanwhile, and answers that share a batch may differ"
+        return Result(Proof.DETERMINISTIC, Outcome.SKIPPED, reason)
     right = same and first.tokens == second.tokens == tokens
     fact = f"{first.tokens} and {second.tokens} tokens, {compared} {'equal' if same else 'different'}"
     return judged(Proof.DETERMINISTIC, right, fact, f"{tokens} equal tokens, as nothing is sampled")

@@ -10,7 +10,8 @@ description:
   - Asks the engine and judges its answers. The same prompt twice gives the same tokens, the engine's own counter moves,
     an answer can be streamed, sums and code are right, a number deep in a long prompt is found, and guessed tokens are
     accepted at every position.
-  - Proofs that the profile does not expect are returned as skipped. Code that a model writes is read and never run.
+  - Proofs that the profile does not expect are returned as skipped, and so are two answers that differ while others are
+    served, as answers that share a batch are rounded otherwise. Code that a model writes is read and never run.
   - The key of the API is read from the file that the engine's container reads.
 options:
   url:
@@ -123,8 +124,9 @@ class Asker:
 
     def deterministic(self) -> Result:
         """The same prompt twice."""
+        before = self.counters().generated
         first, second = (self.generate(PROMPT, self.asked["tokens"]) for _ in range(2))
-        return proofs.same_twice(first, second, self.asked["tokens"])
+        return proofs.same_twice(first, second, self.asked["tokens"], self.counters().generated - before)
 
     def counter(self) -> Result:
         """The counter before and after an answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.sparkwright.cluster.plugins.module_utils.engine_client import Counters, Streamed
+from ansible_collections.sparkwright.cluster.plugins.module_utils.engine_client import Answer, Counters, Streamed
 from ansible_collections.sparkwright.cluster.plugins.module_utils.proofs import (
     NEEDLE,
     Proof,
@@ -12,6 +12,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.proofs import 
     applying,
     has_number,
     haystack,
+    same_twice,
     wrote_code,
 )
 from ansible_collections.sparkwright.cluster.plugins.module_utils.speeds import (
@@ -100,6 +101,23 @@ def test_a_number_stands_by_itself(answer, wanted, found):
 )
 def test_code_is_read(answer, good):
     assert wrote_code(answer).outcome == good
+
+
+@pytest.mark.parametrize(
+    ("second", "generated", "outcome"),
+    [
+        ((1, 2), 4, "ok"),
+        ((1, 2), 90, "ok"),
+        ((1, 3), 4, "failed"),
+        # Others were served meanwhile.
+        ((1, 3), 5, "skipped"),
+        # What is missing is no matter of rounding.
+        ((1,), 90, "failed"),
+    ],
+)
+def test_two_answers_are_equal_unless_others_share_their_batches(second, generated, outcome):
+    answers = [Answer("", len(ids), 1, ids) for ids in ((1, 2), second)]
+    assert same_twice(*answers, 2, generated).outcome == outcome
 
 
 @pytest.mark.parametrize("depth", [0.0, 0.5, 1.0])
