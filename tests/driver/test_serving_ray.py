@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shlex
 import time
 from pathlib import Path
@@ -99,18 +100,10 @@ def test_every_check_of_ray_was_made_and_passed(verified):
     assert {found.get(id_) for id_ in ("ray.nodes", "ray.version", "serving.filter")} == {"ok"}
 
 
-def test_rank_k_runs_on_node_k(served, on_node):
-    """vLLM's workers call themselves by their rank."""
-    found = [
-        on_node(node, f"docker top {UNIT} -eo pid,args | grep -o 'VLLM::Worker_TP[0-9]*' || true") for node in NODES
-    ]
-    assert found == [f"VLLM::Worker_TP{rank}" for rank in range(4)]
-
-
-def test_every_rank_shows_its_load_in_the_log_of_its_unit(served, on_node):
-    """Ray's workers write to files of their own, which our program relays."""
-    for rank, node in enumerate(NODES):
-        assert f"Worker_TP{rank}" in log(on_node, node, 2000), node
+def test_rank_k_runs_on_node_k_and_shows_its_load_in_the_log_of_its_unit(served, on_node):
+    """Ray's workers write to files of their own, which our program relays; each line says of which rank it is."""
+    found = [set(re.findall(r"Worker_TP(\d+)", log(on_node, node, 2000))) for node in NODES]
+    assert found == [{str(rank)} for rank in range(4)]
 
 
 def test_a_stranger_does_not_reach_ray(served, on_node):
