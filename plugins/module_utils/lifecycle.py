@@ -46,7 +46,7 @@ def state_of(cluster: Cluster) -> State:
 
 @dataclass(frozen=True)
 class Unit:
-    """The engine's unit as `systemctl show` tells it; `serves` is whether the engine's container runs."""
+    """The engine's unit as systemd tells it; `serves` is whether the engine's container runs."""
 
     loaded: bool
     active: str
@@ -55,13 +55,17 @@ class Unit:
     serves: bool
 
     @classmethod
-    def parse(cls, shown: str, serves: bool) -> Unit:
-        """From the lines of `systemctl show` with LoadState, ActiveState, UnitFileState and NeedDaemonReload."""
+    def parse(cls, shown: str, enabled: str, serves: bool) -> Unit:
+        """From the lines of `systemctl show` with LoadState, ActiveState and NeedDaemonReload, and from `is-enabled`.
+
+        The latter looks at the files. UnitFileState is as old as systemd's last reload, which an engine that serves
+        puts off.
+        """
         found = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
         return cls(
             found.get("LoadState") == "loaded",
             found.get("ActiveState", "unknown"),
-            found.get("UnitFileState", ""),
+            enabled.strip(),
             found.get("NeedDaemonReload") == "yes",
             serves,
         )

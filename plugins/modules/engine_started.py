@@ -51,7 +51,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.names import E
 from ansible_collections.sparkwright.cluster.plugins.module_utils.node_reader import NodeReader
 from ansible_collections.sparkwright.cluster.plugins.module_utils.rank import forget_launches
 
-PROPERTIES = "LoadState,ActiveState,UnitFileState,NeedDaemonReload"
+PROPERTIES = "LoadState,ActiveState,NeedDaemonReload"
 
 
 def main() -> None:
@@ -61,9 +61,11 @@ def main() -> None:
         supports_check_mode=True,
     )
     _, shown, _ = module.run_command(["systemctl", "show", ENGINE_UNIT, f"--property={PROPERTIES}"], check_rc=True)
+    # Its status is 1 for a unit that is not enabled.
+    _, enabled, _ = module.run_command(["systemctl", "is-enabled", ENGINE_UNIT])
     runtime: Runtime = NodeReader().runtime()
     container = own_container(runtime, ENGINE_CONTAINER)
-    unit = Unit.parse(str(shown), container is not None and container["state"] == "running")
+    unit = Unit.parse(str(shown), str(enabled), container is not None and container["state"] == "running")
     commands = start_commands(unit, **module.params)
     if not module.check_mode:
         if unit.starts(module.params["start"]):

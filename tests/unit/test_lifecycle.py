@@ -62,7 +62,7 @@ def test_an_unknown_configuration_is_never_the_wanted_one():
 
 # --- start and stop -------------------------------------------------------------------------------------------------
 
-SHOWN = "LoadState={}\nActiveState={}\nUnitFileState={}\nNeedDaemonReload={}\n"
+SHOWN = "LoadState={}\nActiveState={}\nNeedDaemonReload={}\n"
 START = ["start", "--no-block", ENGINE_UNIT]
 ENABLE = ["--no-reload", "enable", ENGINE_UNIT]
 
@@ -84,7 +84,8 @@ ENABLE = ["--no-reload", "enable", ENGINE_UNIT]
     ],
 )
 def test_what_systemd_is_told_for_a_start(shown, serves, asked, commands):
-    unit = Unit.parse(SHOWN.format(*shown), serves)
+    loaded, active, enabled, stale = shown
+    unit = Unit.parse(SHOWN.format(loaded, active, stale), f"{enabled}\n", serves)
     assert start_commands(unit, start=asked[0], at_boot=asked[1]) == commands
 
 
