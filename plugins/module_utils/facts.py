@@ -356,14 +356,13 @@ class Ray(TypedDict):
 
 
 class Serving(TypedDict):
-    """The engine's unit and what listens; `unit` is systemd's ActiveState, `enabled` its UnitFileState.
+    """The engine's unit and what listens; `unit` is systemd's ActiveState.
 
     `rank` is None when the unit has not run since the boot, `watchdog` None where none has ever acted. `filter` has the
     rules of our chain of the packet filter, `ray` is None where no Ray of ours runs.
     """
 
     unit: str
-    enabled: str
     listeners: list[Listener]
     rank: Rank | None
     watchdog: Watchdog | None

@@ -27,6 +27,7 @@ def answer(code: int, out: str, err: str) -> tuple[ImageGates | None, str | None
     """What was found, or why nothing was: the last line of either output counts."""
     found = json_or(out.strip().rpartition("\n")[2], None)
     if code == 0 and isinstance(found, dict):
+        # Written by image_probe.py, whose result is an ImageGates; JSON keeps no types.
         return found, None  # type: ignore[return-value]
     said = [line for line in err.strip().splitlines() if not line.startswith(("Run 'docker", "See 'docker"))]
     return None, " ".join(said[-1].split()) if said else f"python3 in it ended with code {code} and no answer"

@@ -143,12 +143,11 @@ class NodeReader:
 
     def serving(self) -> Serving:
         """The engine's unit, what its rank and its watchdog say, who listens and who is let through, and Ray."""
-        shown = self._machine.run(["systemctl", "show", ENGINE_UNIT, "--property=ActiveState,UnitFileState"]).stdout
+        shown = self._machine.run(["systemctl", "show", ENGINE_UNIT, "--property=ActiveState"]).stdout
         state = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
         sockets = self._machine.run(["ss", "-H", "-l", "-t", "-n", "-p"]).stdout
         return {
             "unit": state.get("ActiveState", "unknown"),
-            "enabled": state.get("UnitFileState", ""),
             "listeners": parse_listeners(sockets),
             "rank": parse_rank(self._machine.text(RANK_FILE.lstrip("/"))),
             "watchdog": parse_watchdog(self._machine.text(WATCH_FILE.lstrip("/"))),

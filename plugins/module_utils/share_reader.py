@@ -94,6 +94,7 @@ def _ask(path: str) -> str:
     """What the client has kept of names and attributes would answer for a server that is gone; sizes are asked for."""
     try:
         os.statvfs(path)
+        # A generator of pathlib asks only when something is taken from it.
         os.listdir(path)  # noqa: PTH208
     except OSError as error:
         return error.strerror or str(error)

@@ -19,6 +19,7 @@ from hub_server import serving
 REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tests/unit"))
 
+# Found only through the path above; whatever follows them is late as well.
 from builders import INDEX_NAME, SHARD1, SHARD2, write_checkpoint  # noqa: E402
 from module_runner import run_module  # noqa: E402
 

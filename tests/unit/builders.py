@@ -278,7 +278,6 @@ def node_facts(rank: int = 0, serving: bool = False) -> dict:
         "weights": weights(),
         "serving": {
             "unit": "active" if serving else "inactive",
-            "enabled": "enabled",
             "listeners": listeners(rank, serving),
             "rank": engine_rank() if serving else None,
             "watchdog": None,

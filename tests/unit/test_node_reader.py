@@ -140,13 +140,12 @@ def test_lines_without_a_listener(text):
 
 def test_the_unit_and_its_neighbours(tmp_path):
     answers = {
-        "systemctl show sparkwright-engine.service": "ActiveState=active\nUnitFileState=enabled\n",
+        "systemctl show sparkwright-engine.service": "ActiveState=active\n",
         "ss -H -l -t -n -p": "LISTEN 0 1 0.0.0.0:22 0.0.0.0:*\n",
         "iptables --list-rules SPARKWRIGHT": "-N SPARKWRIGHT\n-A SPARKWRIGHT -i lo -j RETURN\n",
     }
     assert reader(tmp_path, answers).serving() == {
         "unit": "active",
-        "enabled": "enabled",
         "listeners": [{"address": "0.0.0.0", "port": 22, "process": ""}],
         "rank": None,
         "watchdog": None,
@@ -158,7 +157,6 @@ def test_the_unit_and_its_neighbours(tmp_path):
 def test_a_node_without_systemd(tmp_path):
     assert reader(tmp_path).serving() == {
         "unit": "unknown",
-        "enabled": "",
         "listeners": [],
         "rank": None,
         "watchdog": None,
