@@ -29,6 +29,7 @@ GLM = {
 }
 DEEPSEEK = {"num_hidden_layers": 61, "kv_lora_rank": 512, "qk_rope_head_dim": 64}
 LLAMA = {"num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128}
+TINY = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 32}
 SPARSE = {"cache_dtype": "fp8", "tp": 4, "drafts": True}
 # The published measurements, and one of each other kind of model: model, options, bytes a rank, context.
 CACHES = {
@@ -43,6 +44,7 @@ CACHES = {
     "heads": (LLAMA, {"tp": 2}, 20_000_000_000, 32_768),
     "heads with more ranks than heads": (LLAMA, {"tp": 16}, 5_000_000_000, 8_191),
     "heads on a CPU": (LLAMA, {"tp": 4, "block_size": 128}, 5_000_000_000, 8_191),
+    "the lab's model": (TINY, {"tp": 4, "block_size": 128}, 16_777_216, 128),
 }
 
 
