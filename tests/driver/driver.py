@@ -53,6 +53,11 @@ class Run:
         return max((float(found.get("duration", 0)) for found in data if found.get("task") == name), default=0.0)
 
     @property
+    def results(self) -> dict[str, Mapping[str, Any]]:
+        """What the last task that ended well on a host returned."""
+        return {host: res for host, _, res in self._results("runner_on_ok")}
+
+    @property
     def tasks(self) -> set[str]:
         """The names of the tasks that ended well on any host."""
         return {task for _, task, _ in self._results("runner_on_ok")}
@@ -60,18 +65,26 @@ class Run:
 
 def play(playbook: str, inventory: Path = LAB, *options: str, variables: Mapping[str, Any] | None = None) -> Run:
     """Run a playbook of the checkout; `variables` are given as -e."""
+    return _run(inventory, variables, playbook=playbook, cmdline=" ".join(options) or None)
+
+
+def module(node: str, name: str, arguments: str = "", variables: Mapping[str, Any] | None = None) -> Run:
+    """Run one module on a node."""
+    return _run(LAB, variables, host_pattern=node, module=name, module_args=arguments)
+
+
+def _run(inventory: Path, variables: Mapping[str, Any] | None, **what: Any) -> Run:
     with tempfile.TemporaryDirectory() as folder:
         runner = ansible_runner.run(
             private_data_dir=folder,
             project_dir=str(REPO),
-            playbook=playbook,
             inventory=str(inventory),
             extravars={"lab_state": str(STATE), **(variables or {})},
             # ansible-runner turns the verification of host keys off unless it is told otherwise.
             envvars={"ANSIBLE_CONFIG": str(REPO / "ansible.cfg"), "ANSIBLE_HOST_KEY_CHECKING": "True"},
-            cmdline=" ".join(options) or None,
             quiet=True,
             timeout=LONGEST_RUN,
+            **what,
         )
         return Run(runner.rc, tuple(runner.events), runner.stdout.read())
 

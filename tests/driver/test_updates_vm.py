@@ -7,11 +7,10 @@ whole again; at last two boots.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 
 import pytest
-from driver import LAB, REPO, STATE, inventory_with, play
+from driver import REPO, inventory_with, module, play
 
 REPROVISION, DOCTOR = "playbooks/reprovision.yml", "playbooks/doctor.yml"
 NODES = ("spark1", "spark2", "spark3", "spark4")
@@ -131,10 +130,8 @@ def test_the_kernel_with_which_it_served_is_booted_once(on_node):
     )
     on_node("spark4", "update-grub")
     assert f"the next boot starts kernel {NEWER}, now it runs {served}" in play(DOCTOR).output
-    settings = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-    argv = ["ansible", "spark4", "-i", str(LAB), "-e", f"lab_state={STATE}", "-m", "sparkwright.cluster.boot_once"]
-    done = subprocess.run(argv, cwd=REPO, env=settings, capture_output=True, text=True, check=True, timeout=300)
-    assert f"the next boot starts kernel {served}, once" in done.stdout
+    run = module("spark4", "sparkwright.cluster.boot_once")
+    assert f"the next boot starts kernel {served}, once" in run.output
     lever("spark4", "reboot")
     assert f"BOOT_IMAGE=/boot/vmlinuz-{served}" in on_node("spark4", "cat /proc/cmdline")
     assert "next_entry=gnulinux" not in on_node("spark4", "grub-editenv list")

@@ -6,13 +6,11 @@ directory exported anew, RDMA, and at last the restore.
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import time
 
 import pytest
-from driver import LAB, REPO, play
+from driver import REPO, module, play
 
 CONVERGE, RESTORE = "molecule/weights/converge.yml", "playbooks/restore.yml"
 NFS = {"model_store_share": "nfs"}
@@ -44,12 +42,10 @@ def mounts(on_node, node: str) -> dict[str, str]:
 
 def facts_of(node: str) -> tuple[float, dict]:
     """How long a node's facts took, and what they say about sharing."""
-    argv = ["ansible", node, "-i", str(LAB), "-m", "sparkwright.cluster.node_facts", "-a", "subsets=share,weights"]
-    argv += ["-e", json.dumps(NFS)]
-    settings = {**os.environ, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
     began = time.monotonic()
-    done = subprocess.run(argv, cwd=REPO, env=settings, capture_output=True, text=True, check=True, timeout=600)
-    return time.monotonic() - began, json.loads(done.stdout[done.stdout.index("{") :])["node"]
+    run = module(node, "sparkwright.cluster.node_facts", "subsets=share,weights", NFS)
+    assert run.code == 0, run.output
+    return time.monotonic() - began, run.results[node]["node"]
 
 
 def wait_for(look, wanted, seconds: float):
