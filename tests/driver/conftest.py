@@ -20,6 +20,8 @@ def on_node() -> Shell:
 
     def run(node: str, command: str) -> str:
         argv = ["ssh", "-F", str(STATE / "ssh_config"), node, f"sudo sh -c {subprocess.list2cmdline([command])}"]
-        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout.strip()
+        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, f"{node}: {command} ended with {done.returncode}: {done.stderr}"
+        return done.stdout.strip()
 
     return run

@@ -66,6 +66,16 @@ def test_verbs_work_across_each_rail():
             assert waiting.wait(60) == 0
 
 
+def test_a_connection_is_made_over_each_rail():
+    """Not as before, where both ends know each other: NFS asks for its connection by a datagram of its own."""
+    for number in range(2):
+        argv = ["ssh", "-F", str(CONFIG), "spark2", f"sudo timeout 60 rping -s -C 3 -a 192.168.{100 + number}.11"]
+        with subprocess.Popen(argv) as waiting:
+            time.sleep(5)
+            output("spark1", f"timeout 50 rping -c -C 3 -a 192.168.{100 + number}.11")
+            assert waiting.wait(60) == 0
+
+
 def test_unplug_takes_the_carrier_and_the_port_and_plug_brings_them_back():
     lever("spark2", "unplug", "rail0")
     assert output("spark2", "cat /sys/class/net/enp1s0f0np0/carrier") == "0"
