@@ -14,6 +14,8 @@ from .safetensors_index import complete, total_bytes
 from .share import (
     COPY,
     NFS,
+    RDMA,
+    ShareWish,
     is_due,
     kernel_needs,
     mount_faults,
@@ -218,8 +220,17 @@ def mounted(cluster: Cluster) -> Iterator[Check]:
             Status.OK if there else Status.REFUSE,
             f"{fact} ({share['said']})" if share["said"] else fact,
             f"{wish.server}:{wish.remote}, over NFS",
-            f"run site.yml, or `systemctl start {unit_name(wish.path)}`",
+            _mounting_remedy(wish, silent=bool(share["reached"]) and not share["said"]),
         )
+
+
+def _mounting_remedy(wish: ShareWish, silent: bool) -> str:
+    """A mount by RDMA that is never answered says nothing at all, where one by TCP gives its reason (`silent`)."""
+    start = f"run site.yml, or `systemctl start {unit_name(wish.path)}`"
+    if wish.proto == RDMA and silent:
+        tries = f"`rping -s` on {wish.server} and `rping -c -C 1 -a {wish.server}` on the node"
+        return f"see with {tries} whether RDMA connects (else model_store_nfs_proto: tcp), then {start}"
+    return start
 
 
 @rule(

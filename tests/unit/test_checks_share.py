@@ -93,6 +93,12 @@ CASES = {
         " 192.168.100.10:/models); limit: 192.168.100.10:/models, over NFS; remedy: run site.yml, or `systemctl start"
         " models.mount`",
     ),
+    "no answer to RDMA": (
+        {"intents": {CLIENT: wish(1, proto="rdma")}, CLIENT: {"mount": None, "connections": []}},
+        "refuse share.mount spark2: nothing is mounted on /models; limit: 192.168.100.10:/models, over NFS; remedy: see"
+        " with `rping -s` on 192.168.100.10 and `rping -c -C 1 -a 192.168.100.10` on the node whether RDMA connects"
+        " (else model_store_nfs_proto: tcp), then run site.yml, or `systemctl start models.mount`",
+    ),
     "a mount from the LAN": (
         {CLIENT: {"mount": mount(source="10.0.0.11:/models", options={"addr": "10.0.0.11"}), "connections": []}},
         "refuse share.rail spark2: /models is mounted from 10.0.0.11:/models at 10.0.0.11; limit:"
