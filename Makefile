@@ -7,15 +7,19 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv collections docs lint unit lab-up lab-down lab-ssh demo lab-vm lab-vm-down test test-containers test-full test-vm test-vm-ci clean
+.PHONY: help venv lock collections docs lint unit lab-up lab-down lab-ssh demo lab-vm lab-vm-down test test-containers test-full test-vm test-vm-ci clean
 
 help:  ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-venv: .venv/complete  ## make .venv with everything that pyproject.toml lists
+venv: .venv/complete  ## make .venv with everything that requirements.lock lists
 
-.venv/complete: pyproject.toml tools/venv
+.venv/complete: requirements.lock tools/venv
 	tools/venv .venv && touch $@
+
+lock: venv  ## pin the newest Python packages that pyproject.toml allows in requirements.lock
+	uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --custom-compile-command "make lock" --group dev pyproject.toml --output-file requirements.lock
 
 collections: venv  ## put the collections of requirements.yml under collections/
 	tools/collections
