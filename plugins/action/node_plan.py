@@ -64,6 +64,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.share import (
     COPY,
     client_files,
     is_mounted,
+    lacks_rsync,
     must_remount,
     packages,
     server_fault,
@@ -223,6 +224,7 @@ def share_data(cluster, host) -> dict[str, object] | None:
     if "share" not in facts:
         return None
     share = facts["share"]
+    pushed = wish.holds and cluster.source is not None and not weights_current(facts, cluster.source)
     files = {**server_files(wish, share), **client_files(wish)}
     return {
         "mode": wish.mode,
@@ -231,6 +233,7 @@ def share_data(cluster, host) -> dict[str, object] | None:
         "record": undo_record(wish, share),
         "busy": any(engine_runs(one) for one in cluster.facts.values()),
         "packages": packages(wish, share),
+        "rsync_due": lacks_rsync(wish, share, pushed),
         "serves": bool(wish.clients),
         "server_current": not server_fault(wish, share),
         "exports_current": not unexported(wish, share),

@@ -32,7 +32,7 @@ RETRY_MINUTES = 10_000
 GRACE_SECONDS = 15
 
 # What a package brings along by which it is known to be there.
-TOOLS = {"mount.nfs": "nfs-common", "exportfs": "nfs-kernel-server"}
+TOOLS = {"mount.nfs": "nfs-common", "exportfs": "nfs-kernel-server", "rsync": "rsync"}
 
 # How a socket that listens on every address shows it.
 WILDCARDS = ("0.0.0.0", "*", "::")
@@ -197,9 +197,17 @@ def read_ahead_text(wish: ShareWish) -> str:
 
 
 def packages(wish: ShareWish, share: Share) -> list[str]:
-    """The packages that the node lacks."""
+    """The packages for NFS that the node lacks."""
     needed = [*(["exportfs"] if wish.clients else []), *(["mount.nfs"] if wish.server else [])]
     return [TOOLS[tool] for tool in needed if tool not in share["tools"]]
+
+
+def lacks_rsync(wish: ShareWish, share: Share, pushed: bool) -> bool:
+    """Whether files are to travel to the node or from it by an rsync that it does not have.
+
+    `pushed` is whether the controller has files for it.
+    """
+    return (wish.mode == COPY or pushed) and "rsync" not in share["tools"]
 
 
 def kernel_needs(wish: ShareWish) -> list[str]:

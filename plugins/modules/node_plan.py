@@ -121,9 +121,12 @@ share:
       description: Whether an engine runs on any node.
       type: bool
     packages:
-      description: The packages that the node lacks.
+      description: The packages for NFS that the node lacks.
       type: list
       elements: str
+    rsync_due:
+      description: Whether files are to travel to or from the node by an rsync that it does not have.
+      type: bool
     serves:
       description: Whether the node exports.
       type: bool

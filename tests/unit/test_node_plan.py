@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 import sharing
 from ansible.errors import AnsibleActionFail
-from builders import GONE, IMAGE, NETDEV0, OTHER_IMAGE_ID, SHARD1, SHARD2, cluster, intent, node_facts, rails
+from builders import GONE, IMAGE, NETDEV0, OTHER_IMAGE_ID, SHARD1, SHARD2, cluster, intent, node_facts, rails, weights
 from wiring import NETDEVS, joined, planned, spark
 
 from ansible_collections.sparkwright.cluster.plugins.action.node_plan import (
@@ -191,6 +191,13 @@ def test_an_engine_on_any_node_is_seen_by_all():
     for serving in (False, True):
         found = cluster(facts={("spark2", "share"): sharing.facts(1)}, serving=serving)
         assert share_data(found, "spark2")["busy"] is serving
+
+
+def test_a_node_that_is_given_files_by_the_controller_needs_rsync_only_until_it_has_them():
+    other = {**weights(), "config_sha256": "0" * 64}
+    intents = {"*": {"share": sharing.wish(mode="local")}}
+    found = [share_data(cluster(intents=intents, source=source), "spark1") for source in (None, weights(), other)]
+    assert [share["rsync_due"] for share in found] == [False, False, True]
 
 
 FILES = {f"big/{name}": [5, 100] for name in (SHARD1, SHARD2, "model.safetensors.index.json")}

@@ -18,6 +18,7 @@ from ansible_collections.sparkwright.cluster.plugins.module_utils.share import (
     is_due,
     is_mounted,
     kernel_needs,
+    lacks_rsync,
     mount_faults,
     mount_options,
     must_remount,
@@ -170,6 +171,22 @@ def test_who_writes_what():
 )
 def test_packages_are_wanted_only_where_they_are_missing(rank, tools, missing):
     assert packages(wish(rank), {**facts(rank), "tools": tools}) == missing
+
+
+@pytest.mark.parametrize(
+    ("mode", "pushed", "tools", "lacks"),
+    [
+        ("copy", False, [], True),
+        ("copy", True, ["rsync"], False),
+        ("nfs", True, ["mount.nfs"], True),
+        ("local", True, [], True),
+        ("local", True, ["rsync"], False),
+        ("nfs", False, [], False),
+        ("local", False, [], False),
+    ],
+)
+def test_rsync_is_wanted_only_where_files_travel(mode, pushed, tools, lacks):
+    assert lacks_rsync(wish(mode=mode), {**facts(), "tools": tools}, pushed) is lacks
 
 
 def test_what_the_kernel_must_have():
