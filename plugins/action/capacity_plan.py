@@ -33,7 +33,7 @@ class ActionModule(ActionBase):
         _, asked = self.validate_argument_spec(
             argument_spec={
                 "profile": {"type": "str"},
-                "nodes": {"type": "int"},
+                "nodes": {"type": "raw"},
                 "image": {"type": "str", "default": ""},
             }
         )
@@ -67,8 +67,10 @@ def find_profile(name: str | None, task_vars) -> tuple[str, dict]:
     raise AnsibleActionFail(f"{what}; remedy: choose one that exists with -e {PROFILE}=: {', '.join(sorted(files))}")
 
 
-def node_count(asked: int | None) -> int | None:
-    """A number of nodes that can make a cluster. Raises AnsibleActionFail."""
-    if asked is not None and not 1 <= asked <= NODE_LIMITS[1]:
-        raise AnsibleActionFail(f"plan_nodes is {asked}; limit: 1 to {NODE_LIMITS[1]}; remedy: choose another number")
-    return asked
+def node_count(asked: int | str | None) -> int | None:
+    """A number of nodes that can make a cluster, which a command line gives as text. Raises AnsibleActionFail."""
+    if asked is None:
+        return None
+    if str(asked).isdecimal() and 1 <= int(asked) <= NODE_LIMITS[1]:
+        return int(asked)
+    raise AnsibleActionFail(f"plan_nodes is {asked}; limit: 1 to {NODE_LIMITS[1]}; remedy: choose another number")

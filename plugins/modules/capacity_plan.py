@@ -17,8 +17,8 @@ options:
       profile of the inventory.
     type: str
   nodes:
-    description: Number of nodes. Without it as many as the profile is for.
-    type: int
+    description: Number of nodes, which may be text. Without it as many as the profile is for.
+    type: raw
   image:
     description: Reference of the engine image, where the stock image should be told from a patched one.
     type: str

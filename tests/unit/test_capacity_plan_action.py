@@ -25,6 +25,7 @@ def plan(*arguments):
         (["-i", "inventory/spark4"], 0, "glm52-awq15-mtp3-256k on 4 nodes"),
         (["-e", NVFP4, "-e", "plan_nodes=2"], 2, "remedy: use 4 nodes, the fewest that can"),
         (["-e", NVFP4, "-e", "plan_nodes=9"], 2, "plan_nodes is 9; limit: 1 to 8; remedy: choose another number"),
+        (["-e", NVFP4, "-e", "plan_nodes=four"], 2, "plan_nodes is four; limit: 1 to 8; remedy: choose another number"),
         ([], 2, "sparkwright_profile is not set; remedy: choose one that exists"),
         (["-e", "sparkwright_profile=lab-tiny-tp5"], 2, "does not exist (did you mean lab-tiny-tp4?)"),
     ],
